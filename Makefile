@@ -1,0 +1,71 @@
+# Two commands do everything from a bare clone: `make demo` and `make test`. Both need Python 3.11 to 3.13 and make.
+# All that is installed goes into .venv, pinned by constraints.txt; `make clean` removes it.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+WORKERS ?= 2
+DEMO_OUT ?= demo-out
+
+# uv installs in seconds what takes pip minutes; pip does it where uv cannot be had.
+define install
+	@if [ -x $(BIN)/uv ]; then \
+		VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --only-binary :all: --no-binary corpusmill -c constraints.txt --build-constraint constraints.txt $(1); \
+	else \
+		$(PIP) install --quiet --only-binary :all: $(1); \
+	fi
+	@touch $@
+endef
+
+.PHONY: help setup model demo test lint types check clean
+
+help:
+	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
+	@echo "make test    set up, run the tests"
+	@echo "make check   lint, types and tests;  make clean removes the environment and all outputs"
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "corpusmill needs Python 3.11, 3.12 or 3.13; name one: make PYTHON=/path/to/python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet uv || echo "uv cannot be installed here: going on with pip, which takes minutes"
+
+$(VENV)/.pipeline: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing the pipeline into $(VENV)"
+	$(call install,-e '.[pipeline]')
+
+$(VENV)/.test: $(VENV)/.pipeline
+	@echo "installing the test tools into $(VENV)"
+	$(call install,-e '.[pipeline,test]')
+
+# By pip alone: a machine's pip is where a CPU build of torch is configured. Without torch its tests are skipped, by name.
+$(VENV)/.torch: constraints.txt | $(BIN)/python
+	@echo "installing torch into $(VENV)"
+	@if $(PIP) install --quiet "$$(grep '^torch==' constraints.txt)"; then touch $@; \
+	else echo "torch cannot be installed here: the tests of shards/torch.py will be skipped"; fi
+
+setup: $(VENV)/.pipeline
+
+# Once into the user's model cache; nothing is fetched when it is there.
+model: $(VENV)/.pipeline
+	@$(BIN)/corpusmill model get lid.176
+
+demo: model
+	@$(BIN)/corpusmill demo --out $(DEMO_OUT) --workers $(WORKERS)
+
+test: $(VENV)/.test $(VENV)/.torch
+	@$(BIN)/corpusmill model get lid.176 || echo "the language model cannot be had here: its tests will be skipped"
+	@$(BIN)/python -m pytest -q -m "not slow" $(TESTS)
+
+lint: $(VENV)/.test
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+
+types: $(VENV)/.test
+	@$(BIN)/mypy
+
+check: lint types test
+
+clean:
+	rm -rf $(VENV) $(DEMO_OUT) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
