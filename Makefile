@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
 WORKERS ?= 2
+comma := ,
 DEMO_OUT ?= demo-out
 
 # uv installs in seconds what takes pip minutes; pip does it where uv cannot be had.
@@ -37,7 +38,7 @@ $(VENV)/.pipeline: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.test: $(VENV)/.pipeline
 	@echo "installing the test tools into $(VENV)"
-	$(call install,-e '.[pipeline,test]')
+	$(call install,-e '.[pipeline$(comma)test]')
 
 # By pip alone: a machine's pip is where a CPU build of torch is configured. Without torch its tests are skipped, by name.
 $(VENV)/.torch: constraints.txt | $(BIN)/python
