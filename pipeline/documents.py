@@ -15,11 +15,23 @@ ORIGIN = pa.struct([("file", pa.string()), ("offset", pa.int64()), ("length", pa
 
 DOCUMENTS = pa.schema(
     [
-        pa.field("id", pa.binary(16), metadata={"about": "xxh3-128 of source, path below the input's fixed prefix, offset"}),
-        pa.field("text", pa.large_string(), metadata={"about": "UTF-8; null when the row was dropped or failed here"}),
-        pa.field("url", pa.string(), metadata={"about": "target URI of the record; null when the input has none"}),
+        pa.field(
+            "id",
+            pa.binary(16),
+            metadata={"about": "xxh3-128 of source, path below the input's fixed prefix, offset"},
+        ),
+        pa.field(
+            "text",
+            pa.large_string(),
+            metadata={"about": "UTF-8; null when the row was dropped or failed here"},
+        ),
+        pa.field(
+            "url", pa.string(), metadata={"about": "target URI of the record; null when the input has none"}
+        ),
         pa.field("source", pa.string(), metadata={"about": "the name that the recipe gives the input"}),
-        pa.field("date", pa.timestamp("us", tz="UTC"), metadata={"about": "WARC-Date or the input's date column"}),
+        pa.field(
+            "date", pa.timestamp("us", tz="UTC"), metadata={"about": "WARC-Date or the input's date column"}
+        ),
         pa.field(
             "origin",
             ORIGIN,
@@ -28,10 +40,20 @@ DOCUMENTS = pa.schema(
                 "(inflated stream for compressed JSONL and one-stream gzip; row number and 1 for Parquet)"
             },
         ),
-        pa.field("record_id", pa.string(), metadata={"about": "WARC-Record-ID or the input's own id; not unique"}),
+        pa.field(
+            "record_id", pa.string(), metadata={"about": "WARC-Record-ID or the input's own id; not unique"}
+        ),
         pa.field("meta", pa.string(), metadata={"about": "JSON object: status, mime, charset, title, ..."}),
-        pa.field("reason", pa.string(), metadata={"about": "why extract dropped the row; null when it has text or failed"}),
-        pa.field("failed", pa.string(), metadata={"about": "what stopped the row: exception, cpu_limit, memory, crash"}),
+        pa.field(
+            "reason",
+            pa.string(),
+            metadata={"about": "why extract dropped the row; null when it has text or failed"},
+        ),
+        pa.field(
+            "failed",
+            pa.string(),
+            metadata={"about": "what stopped the row: exception, cpu_limit, memory, crash"},
+        ),
         pa.field("modality", pa.string(), metadata={"about": "reserved; null means text"}),
         pa.field("media", pa.string(), metadata={"about": "reserved; JSON list of media records"}),
     ]

@@ -73,7 +73,9 @@ class Edit(Operation):
 class SetOperation(Operation):
     """Work across partitions, in units that it lays out itself from manifests."""
 
-    rate: ClassVar[float] = 20e6  # bytes of Unit.weight a second and core: decides how units are grouped into tasks
+    rate: ClassVar[float] = (
+        20e6  # bytes of Unit.weight a second and core: decides how units are grouped into tasks
+    )
     temporary: ClassVar[bool] = False  # its files go when the manifests of all its readers stand
 
     def units(self, inputs: Inputs) -> list[Unit]:
@@ -173,7 +175,9 @@ class TaskIO(Protocol):
         """Rows with text that every verdict before this stage kept."""
         ...
 
-    def rows(self, part: int, columns: Sequence[str], kept: bool = False) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
+    def rows(
+        self, part: int, columns: Sequence[str], kept: bool = False
+    ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         """Row-group-sized pieces: (row numbers in the partition, table with `columns`), only rows with text, or only kept ones.
 
         `text` is the text at this stage: the last earlier edit, else the documents'. Other names are document columns or
@@ -205,7 +209,9 @@ class TaskIO(Protocol):
         """Any other whole file."""
         ...
 
-    def result(self, rows: int = 0, counts: Mapping[str, int] | None = None, extra: Mapping[str, Any] | None = None) -> Result:
+    def result(
+        self, rows: int = 0, counts: Mapping[str, int] | None = None, extra: Mapping[str, Any] | None = None
+    ) -> Result:
         """The result of this unit with the records of the files written so far."""
         ...
 
@@ -218,6 +224,8 @@ class Stage:
     operation: Operation
     reads: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
-    ledger: str | None = None  # the ledger stage that says which rows are kept so far; None: every row with text
+    ledger: str | None = (
+        None  # the ledger stage that says which rows are kept so far; None: every row with text
+    )
     columns: dict[str, str] = field(default_factory=dict)  # measure -> stage that holds it, for `needs`
     suffix: str = ""  # appended to the names of the measures that it writes: "@c4"

@@ -1,0 +1,1 @@
+"""The engine: stages, units, commits, manifests and the runners that execute them."""

@@ -1,0 +1,368 @@
+"""The driver: stages in order, each reused where its manifest stands and run where it does not.
+
+It reads manifests, never data; it holds a result a unit (a few hundred bytes). Kill it at any moment: the same command goes on
+from the commits that stand, and ends with the bytes of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from corpusmill.pipeline.chain import compile_recipe
+from corpusmill.pipeline.engine import state as states
+from corpusmill.pipeline.engine.files import Task
+from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
+from corpusmill.pipeline.engine.inputs import find_inputs
+from corpusmill.pipeline.engine.local import Done, Stop
+from corpusmill.pipeline.engine.manifest import (
+    SPENT,
+    Manifest,
+    damaged_units,
+    read_commits,
+    read_manifest,
+    write_manifest,
+)
+from corpusmill.pipeline.engine.stage import Edit, InputFile, Measure, Result, SetOperation, Stage, Unit
+from corpusmill.pipeline.engine.store import put, sweep
+from corpusmill.pipeline.engine.task import task_of
+from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.judge import Judge
+from corpusmill.pipeline.ledger import Ledger
+from corpusmill.pipeline.recipe import Recipe
+
+TASK_SECONDS = 180.0
+"""Aim for a task: long enough that its 0.1 ms to 4 ms of overhead vanish, short enough that a lost one costs little."""
+
+LAYER_RATE = 10e6
+"""Bytes of documents a second and core for measures and edits, to group partitions into tasks."""
+
+COLUMNS_SHARE = 50
+"""Judges and ledgers read a few columns: about a fiftieth of the documents' bytes."""
+
+
+class Runner(Protocol):
+    """Anything that executes tasks; the local runner is one."""
+
+    workers: int
+
+    def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]: ...
+
+
+class Reporter(Protocol):
+    """Told what happens, for progress and summaries; all its figures are for people, none enters a file."""
+
+    def stage_began(self, stage: Stage, units: int, done: int) -> None: ...
+
+    def task_done(self, stage: Stage, done: Done) -> None: ...
+
+    def stage_ended(
+        self, stage: Stage, manifest: Manifest, seconds: float, reused: bool, why: Sequence[str]
+    ) -> None: ...
+
+
+@dataclass
+class Inputs:
+    """What `SetOperation.units` sees (contract in stage.py)."""
+
+    files: Sequence[InputFile]
+    partition_bytes: int
+    root: Path
+    manifests: Mapping[str, Manifest]
+    folders: Mapping[str, str]
+
+    def results(self, stage: str) -> Mapping[int, Result]:
+        return self.manifests[stage].results
+
+    def folder(self, stage: str) -> str:
+        return self.folders[stage]
+
+
+@dataclass
+class Driver:
+    """One run of one recipe into one folder."""
+
+    out: Path
+    recipe: Recipe
+    runner: Runner
+    reporter: Reporter
+    sample: float | None = None
+    limit: int | None = None
+    update: bool = False
+    stop: Stop | None = None
+    stages: list[Stage] = field(default_factory=list)
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> states.State:
+        """Run what is not there yet; returns the state written to run.json."""
+        files = find_inputs(self.recipe.inputs)
+        self.stages = compile_recipe(self.recipe, self.sample, self.limit)
+        # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
+        self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
+        self._inputs = Inputs(files, self.recipe.partition_bytes, self.out, self.manifests, self.folders)
+        self._admit(files)
+        state = states.State(states.describe_inputs(list(files)), [], self.recipe.seed, False)
+        for stage in self.stages:
+            self._ensure(stage)
+            state = replace(state, stages=[*state.stages, self._state_of(stage)])
+            self._save(state)
+            self._spend()
+        state = replace(state, complete=True)
+        return self._save(state)
+
+    def _admit(self, files: Sequence[InputFile]) -> None:
+        """Compare with what stands in OUT; another recipe, input or version is an error unless --update is given."""
+        new = self.recipe.canonical()
+        old, recipe = states.read_state(self.out), states.read_recipe(self.out)
+        self._old = old
+        self._keep_longer = False
+        if recipe is not None:
+            lines = [] if states.is_continuation(recipe, new) else states.recipe_differences(recipe, new)
+            if old is not None:
+                lines += states.input_differences(old.inputs, states.describe_inputs(list(files)))
+                if not lines:
+                    pairs = [
+                        (stage.own, self._own[stage.name], stage.name)
+                        for stage in old.stages
+                        if stage.name in self._own
+                    ]
+                    lines = [
+                        line for before, after, name in pairs for line in differences(before, after, name)
+                    ]
+            if not self.update:
+                states.refuse_other_recipe(self.out, lines)
+            self._keep_longer = not lines and len(recipe["stages"]) > len(new["stages"])
+        if not self._keep_longer:
+            states.write_recipe(self.out, new)
+
+    def _save(self, state: states.State) -> states.State:
+        """Write run.json; a shorter recipe leaves the later stages of a longer one in force."""
+        if self._keep_longer and self._old is not None:
+            names = {stage.name for stage in state.stages}
+            rest = [stage for stage in self._old.stages if stage.name not in names]
+            state = replace(state, stages=[*state.stages, *rest], complete=self._old.complete)
+        states.write_state(self.out, state)
+        return state
+
+    def _state_of(self, stage: Stage) -> states.StageState:
+        manifest = self.manifests[stage.name]
+        return states.StageState(
+            name=stage.name,
+            kind=kind_of(stage),
+            folder=self.folders[stage.name],
+            fingerprint=manifest.fingerprint,
+            content=manifest.content,
+            own=self._own[stage.name],
+            text=list(stage.text),
+            ledger=stage.ledger,
+            columns=stage.columns,
+            reads=list(stage.reads),
+        )
+
+    def _ensure(self, stage: Stage) -> None:
+        """Reuse the stage's manifest, or make it."""
+        reads = {name: self.manifests[name].content for name in stage.reads}
+        if stage.name == "documents":
+            described = states.describe_inputs(list(self._inputs.files))
+            reads = {f"{item['source']}/{item['relative']}": item["identity"] for item in described}
+            reads["partition_bytes"] = str(self.recipe.partition_bytes)
+        print_of = fingerprint(self._own[stage.name], reads)
+        folder = folder_of(stage, print_of)
+        self.folders[stage.name] = folder
+        started = time.perf_counter()
+        manifest = read_manifest(self.out / folder)
+        why = self._why(stage)
+        if manifest is not None and not self._damaged(stage, manifest):
+            self.manifests[stage.name] = manifest
+            self._publish(stage)
+            self.reporter.stage_ended(stage, manifest, time.perf_counter() - started, True, why)
+            return
+        self._make(stage, print_of, reads)
+        self.reporter.stage_ended(
+            stage, self.manifests[stage.name], time.perf_counter() - started, False, why
+        )
+
+    def _why(self, stage: Stage) -> list[str]:
+        """In words, how the stage differs from the one that was in force; [] when it does not."""
+        before = self._old.stage(stage.name) if self._old else None
+        if before is None:
+            return ["new"]
+        lines = differences(before.own, self._own[stage.name])
+        return lines + [
+            f"{name} changed" for name in stage.reads if self._was(name) != self.manifests[name].content
+        ]
+
+    def _was(self, name: str) -> str | None:
+        stage = self._old.stage(name) if self._old else None
+        return stage.content if stage else None
+
+    def _damaged(self, stage: Stage, manifest: Manifest) -> bool:
+        """Whether files of a finished stage are gone or cut; those of a spent temporary stage may be gone."""
+        folder = self.out / self.folders[stage.name]
+        if (folder / SPENT).exists():
+            return False
+        return bool(damaged_units(folder, manifest.results)) or any(
+            not (folder / name).is_file() for name in manifest.sealed
+        )
+
+    def _make(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> None:
+        """Run the stage's missing units, check, seal, and write the manifest."""
+        folder = self.out / self.folders[stage.name]
+        for name in stage.reads:
+            self._materialise(name)
+        sweep(folder)
+        (folder / SPENT).unlink(missing_ok=True)
+        operation = stage.operation
+        units = {unit.index: unit for unit in self._units(stage)}
+        done = {unit: result for unit, result in self._standing(folder).items() if unit in units}
+        for unit in damaged_units(folder, done):
+            del done[unit]
+        todo = [unit for index, unit in sorted(units.items()) if index not in done]
+        self.reporter.stage_began(stage, len(units), len(done))
+        if todo:
+            operation.warm()
+        done.update(self._execute(stage, todo, 0))
+        sealed: dict[str, bytes] = {}
+        if isinstance(operation, SetOperation):
+            for again in range(1, 4):
+                redo = operation.check(done)
+                if not redo:
+                    break
+                done.update(self._execute(stage, redo, again))
+            else:
+                raise RunError(f"stage {stage.name}: units do not fit together after three rounds")
+            sealed = operation.seal(done, self._inputs)
+            for name, data in sorted(sealed.items()):
+                put(folder / name, data)
+        ingredients = {**self._own[stage.name], "reads": dict(reads)}
+        self.manifests[stage.name] = write_manifest(folder, stage.name, print_of, ingredients, done, sealed)
+        self._publish(stage)
+
+    def _standing(self, folder: Path) -> dict[int, Result]:
+        """Units that are done: by commits, or by a manifest some of whose files were lost."""
+        manifest = read_manifest(folder)
+        return dict(manifest.results) if manifest else read_commits(folder)
+
+    def _materialise(self, name: str) -> None:
+        """Make the files of a spent temporary stage again, since a reader of it has to run."""
+        if (self.out / self.folders[name] / SPENT).exists():
+            stage = next(stage for stage in self.stages if stage.name == name)
+            old = self.manifests[name]
+            folder = self.out / self.folders[name]
+            for file in ("_manifest.json", "_manifest.parquet"):
+                (folder / file).unlink(missing_ok=True)
+            self._make(stage, old.fingerprint, old.ingredients["reads"])
+            if self.manifests[name].content != old.content:
+                raise RunError(
+                    f"stage {name} gave other results when it was made again: {folder} may be damaged; delete it and run again"
+                )
+
+    def _units(self, stage: Stage) -> list[Unit]:
+        """Units of a set operation by its own layout, else one a partition."""
+        if isinstance(stage.operation, SetOperation):
+            return stage.operation.units(self._inputs)
+        light = not isinstance(stage.operation, (Measure, Edit))
+        results = self.manifests["documents"].results
+        return [
+            Unit(
+                part,
+                sum(file.size_bytes for file in result.files) // (COLUMNS_SHARE if light else 1),
+                parts=(part,),
+            )
+            for part, result in sorted(results.items())
+        ]
+
+    def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> dict[int, Result]:
+        operation = stage.operation
+        rate = operation.rate if isinstance(operation, SetOperation) else LAYER_RATE
+        needed = {name: self.folders[name] for name in (stage.name, "documents", *stage.reads)}
+        groups = group_units(units, rate, self.runner.workers)
+        tasks = [task_of(stage, self.out, needed, self.recipe.seed, group, again) for group in groups]
+        results: dict[int, Result] = {}
+        for done in self.runner.run(tasks, self.stop):
+            results.update({result.unit: result for result in done.results})
+            self._measure(stage, done)
+            self.reporter.task_done(stage, done)
+        return results
+
+    def _measure(self, stage: Stage, done: Done) -> None:
+        """Seconds, memory and attempts, apart from the data: they differ from run to run."""
+        path = self.out / "metrics" / f"{stage.name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = {
+            "units": [result.unit for result in done.results],
+            "attempt": done.attempt,
+            "host": os.uname().nodename,
+            **done.usage,
+        }
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _publish(self, stage: Stage) -> None:
+        """Copy what people and streams look for by a fixed name."""
+        if isinstance(stage.operation, SetOperation):
+            for name, target in stage.operation.publish().items():
+                data = (self.out / self.folders[stage.name] / name).read_bytes()
+                path = self.out / target
+                if not path.is_file() or path.read_bytes() != data:
+                    put(path, data)
+
+    def _spend(self) -> None:
+        """Drop the files of temporary stages all of whose readers stand."""
+        for stage in self.stages:
+            operation = stage.operation
+            if (
+                not isinstance(operation, SetOperation)
+                or not operation.temporary
+                or stage.name not in self.manifests
+            ):
+                continue
+            readers = [other for other in self.stages if stage.name in other.reads]
+            folder = self.out / self.folders[stage.name]
+            if (
+                readers
+                and all(reader.name in self.manifests for reader in readers)
+                and not (folder / SPENT).exists()
+            ):
+                put(folder / SPENT, b"")
+                for result in self.manifests[stage.name].results.values():
+                    for file in result.files:
+                        (folder / file.name).unlink(missing_ok=True)
+
+
+def kind_of(stage: Stage) -> str:
+    """The word of DESIGN for a stage: documents, measure, edit, judge, ledger or set."""
+    if stage.name == "documents":
+        return "documents"
+    kinds = {SetOperation: "set", Measure: "measure", Edit: "edit", Judge: "judge", Ledger: "ledger"}
+    return next(word for kind, word in kinds.items() if isinstance(stage.operation, kind))
+
+
+def folder_of(stage: Stage, print_of: str) -> str:
+    """`<area>/<stage>/<fingerprint>`; shards have no stage name, so that all a stream reads lies under `shards/`."""
+    area = stage.operation.area
+    return f"shards/{print_of}" if area == "shards" else f"{area}/{stage.name}/{print_of}"
+
+
+def group_units(units: Sequence[Unit], rate: float, workers: int) -> list[list[Unit]]:
+    """Consecutive units in tasks of up to TASK_SECONDS, smaller while that would leave workers idle.
+
+    Outputs are a unit's own, so grouping cannot change bytes.
+    """
+    total = sum(unit.weight for unit in units)
+    aim = min(TASK_SECONDS * rate, total / (4 * workers))
+    groups: list[list[Unit]] = []
+    weight = float("inf")
+    for unit in units:
+        if weight >= aim or weight + unit.weight > TASK_SECONDS * rate:
+            groups.append([])
+            weight = 0
+        groups[-1].append(unit)
+        weight += unit.weight
+    return groups

@@ -1,0 +1,190 @@
+"""Commits and manifests: what is done, and what it consists of.
+
+    <stage folder>/_commits/<round>-<first>-<last>-<hash>.json   one a task, written by the worker after the data it names
+    <stage folder>/_manifest.parquet                     a row a unit: files, rows, counts, extra; sorted, no times, no hosts
+    <stage folder>/_manifest.json                        fingerprint and its ingredients, totals, content hash
+    <stage folder>/_spent                                the files of a temporary stage are gone; its manifest stays
+
+Data without a commit is garbage. Commits go when the manifest stands. Only the driver reads any of these.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpusmill.pipeline.engine.stage import FileRecord, Result
+from corpusmill.pipeline.engine.store import hash_bytes, put, remove_tree
+
+TABLE = "_manifest.parquet"
+HEAD = "_manifest.json"
+SPENT = "_spent"
+COMMITS = "_commits"
+
+SCHEMA = pa.schema(
+    [
+        ("unit", pa.int64()),
+        (
+            "files",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("name", pa.string()),
+                        ("rows", pa.int64()),
+                        ("size_bytes", pa.int64()),
+                        ("xxh3", pa.string()),
+                    ]
+                )
+            ),
+        ),
+        ("rows", pa.int64()),
+        ("counts", pa.string()),
+        ("extra", pa.string()),
+    ]
+)
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys and no spaces: the form that is hashed."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A finished stage. `content` is the hash of all its results: what later fingerprints are made of."""
+
+    stage: str
+    fingerprint: str
+    ingredients: dict[str, Any]
+    results: dict[int, Result]
+    sealed: dict[str, str]
+    content: str
+
+    @property
+    def rows(self) -> int:
+        return sum(result.rows for result in self.results.values())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return total_counts(self.results.values())
+
+
+def total_counts(results: Iterable[Result]) -> dict[str, int]:
+    """Sums of the counts of many units, by name in order."""
+    total: Counter[str] = Counter()
+    for result in results:
+        total.update(result.counts)
+    return dict(sorted(total.items()))
+
+
+def result_to_json(result: Result) -> dict[str, Any]:
+    return asdict(result)
+
+
+def result_from_json(value: Mapping[str, Any]) -> Result:
+    files = tuple(FileRecord(**file) for file in value["files"])
+    return Result(value["unit"], files, value["rows"], dict(value["counts"]), dict(value["extra"]))
+
+
+def write_commit(folder: Path, results: list[Result], again: int = 0) -> None:
+    """Declare the units of one task done. The name follows from the units, so a retry overwrites its own record.
+
+    `again` counts the rounds of `SetOperation.check`: a unit that was laid out anew overrides its first result.
+    """
+    body = canonical([result_to_json(result) for result in results])
+    name = f"{again}-{results[0].unit:06d}-{results[-1].unit:06d}-{hash_bytes(body)[:12]}.json"
+    put(folder / COMMITS / name, body)
+
+
+def read_commits(folder: Path) -> dict[int, Result]:
+    """Unit -> result of all tasks that finished, by one listing."""
+    done: dict[int, Result] = {}
+    commits = folder / COMMITS
+    if commits.is_dir():
+        for path in sorted(commits.glob("[!.]*.json")):
+            for value in json.loads(path.read_bytes()):
+                result = result_from_json(value)
+                done[result.unit] = result
+    return done
+
+
+def write_manifest(
+    folder: Path,
+    stage: str,
+    fingerprint: str,
+    ingredients: dict[str, Any],
+    results: Mapping[int, Result],
+    sealed: Mapping[str, bytes],
+) -> Manifest:
+    """Write table and head (the head last: it is what makes the stage stand), then drop the commits."""
+    ordered = [results[unit] for unit in sorted(results)]
+    hashes = {name: hash_bytes(data) for name, data in sorted(sealed.items())}
+    content = hash_bytes(canonical([[result_to_json(result) for result in ordered], hashes]))
+    rows = [
+        {
+            "unit": result.unit,
+            "files": [asdict(file) for file in result.files],
+            "rows": result.rows,
+            "counts": canonical(result.counts).decode(),
+            "extra": canonical(result.extra).decode(),
+        }
+        for result in ordered
+    ]
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), buffer, compression="zstd")
+    put(folder / TABLE, buffer.getvalue())
+    head = {
+        "stage": stage,
+        "fingerprint": fingerprint,
+        "ingredients": ingredients,
+        "units": len(ordered),
+        "rows": sum(result.rows for result in ordered),
+        "size_bytes": sum(file.size_bytes for result in ordered for file in result.files),
+        "counts": total_counts(ordered),
+        "sealed": hashes,
+        "content": content,
+        "table_xxh3": hash_bytes(buffer.getvalue()),
+    }
+    put(folder / HEAD, json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+    remove_tree(folder / COMMITS)
+    return Manifest(
+        stage, fingerprint, ingredients, {result.unit: result for result in ordered}, hashes, content
+    )
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a finished stage; None when there is none or when table and head do not belong together."""
+    head_path, table_path = folder / HEAD, folder / TABLE
+    if not (head_path.is_file() and table_path.is_file()):
+        return None
+    head = json.loads(head_path.read_bytes())
+    data = table_path.read_bytes()
+    if hash_bytes(data) != head["table_xxh3"]:
+        return None
+    results = {}
+    for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+        value = {**row, "counts": json.loads(row["counts"]), "extra": json.loads(row["extra"])}
+        results[row["unit"]] = result_from_json(value)
+    return Manifest(
+        head["stage"], head["fingerprint"], head["ingredients"], results, head["sealed"], head["content"]
+    )
+
+
+def damaged_units(folder: Path, results: Mapping[int, Result]) -> list[int]:
+    """Units with a file that is missing or has another length than its record (contents are checked by `corpusmill verify`)."""
+    sizes = {
+        str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
+    }
+    return [
+        unit
+        for unit, result in results.items()
+        if any(sizes.get(file.name) != file.size_bytes for file in result.files)
+    ]

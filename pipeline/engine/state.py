@@ -1,0 +1,134 @@
+"""What OUT says of itself: `recipe.yaml` (the whole recipe with defaults) and `run.json` (the layers in force)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from corpusmill.pipeline.engine.fingerprint import differences
+from corpusmill.pipeline.engine.stage import InputFile
+from corpusmill.pipeline.engine.store import put
+from corpusmill.pipeline.errors import InputError, RecipeError
+
+RUN = "run.json"
+RECIPE = "recipe.yaml"
+
+
+@dataclass(frozen=True)
+class StageState:
+    """A stage in force: where it lies, what it is, and what a reader needs to join it."""
+
+    name: str
+    kind: str  # measure, edit, judge, ledger, set
+    folder: str
+    fingerprint: str
+    content: str
+    own: dict[str, Any]
+    text: list[str] = field(default_factory=list)
+    ledger: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    reads: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class State:
+    """The content of run.json. `complete` is False while stages of the recipe are still to run."""
+
+    inputs: list[dict[str, Any]]
+    stages: list[StageState]
+    seed: int
+    complete: bool
+
+    def stage(self, name: str) -> StageState | None:
+        return next((stage for stage in self.stages if stage.name == name), None)
+
+
+def describe_inputs(files: list[InputFile]) -> list[dict[str, Any]]:
+    """What identifies the inputs, free of where they lie."""
+    return [
+        {"source": f.source, "relative": f.relative, "size_bytes": f.size_bytes, "identity": f.identity}
+        for f in files
+    ]
+
+
+def read_state(out: Path) -> State | None:
+    """None when nothing was run here."""
+    path = out / RUN
+    if not path.is_file():
+        return None
+    value = json.loads(path.read_bytes())
+    return State(
+        value["inputs"], [StageState(**stage) for stage in value["stages"]], value["seed"], value["complete"]
+    )
+
+
+def need_state(out: Path) -> State:
+    """The state of a run, or an error that says what to do."""
+    state = read_state(out)
+    if state is None:
+        raise InputError(f"{out} holds no run (no {RUN}): make one with `corpusmill run RECIPE --out {out}`")
+    return state
+
+
+def write_state(out: Path, state: State) -> None:
+    put(out / RUN, json.dumps(asdict(state), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+
+
+def read_recipe(out: Path) -> dict[str, Any] | None:
+    import yaml
+
+    path = out / RECIPE
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def write_recipe(out: Path, recipe: dict[str, Any]) -> None:
+    import yaml
+
+    put(out / RECIPE, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
+
+
+def is_continuation(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """One stage list begins with the other and all else but the inputs is equal: nothing that stands would be mixed with another recipe."""
+    shorter = min(len(old["stages"]), len(new["stages"]))
+    same = all(old[key] == new[key] for key in ("seed", "partition_bytes"))
+    return same and old["stages"][:shorter] == new["stages"][:shorter]
+
+
+def recipe_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Lines that name each changed key, stages by their names."""
+
+    def named(recipe: dict[str, Any]) -> dict[str, Any]:
+        stages = {
+            fields["name"]: {key: fields} for stage in recipe["stages"] for key, fields in stage.items()
+        }
+        return {
+            "seed": recipe["seed"],
+            "partition_bytes": recipe["partition_bytes"],
+            "order": list(stages),
+            **stages,
+        }
+
+    return differences(named(old), named(new))
+
+
+def input_differences(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[str]:
+    """Files that came, went or changed (at most ten lines)."""
+    before = {(item["source"], item["relative"]): item for item in old}
+    after = {(item["source"], item["relative"]): item for item in new}
+    lines = [f"input gone: {key[1]} ({key[0]})" for key in before if key not in after]
+    lines += [f"input new: {key[1]} ({key[0]})" for key in after if key not in before]
+    lines += [
+        f"input changed: {key[1]} ({key[0]})" for key in after if key in before and before[key] != after[key]
+    ]
+    return lines if len(lines) <= 10 else [*lines[:10], f"... and {len(lines) - 10} more"]
+
+
+def refuse_other_recipe(out: Path, lines: list[str]) -> None:
+    """No silent mixing: raise when the lines that say what differs are not empty."""
+    if lines:
+        listed = "\n  ".join(lines)
+        raise RecipeError(
+            f"{out} was made with another recipe:\n  {listed}\nadd --update to accept the change (what still fits is reused), or choose another --out"
+        )

@@ -1,0 +1,70 @@
+"""Where files go: whole objects, put once under their final name.
+
+A put writes a temporary file beside the target, fsyncs it and renames it, so a reader sees all of a file or none of it.
+No locks: names and bytes are functions of the recipe and the inputs, so two drivers waste work and end equal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+import xxhash
+
+TEMPORARY = ".tmp-"
+
+
+def hash_bytes(data: bytes | memoryview) -> str:
+    """xxh3-128 in hex."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def hash_file(path: Path) -> str:
+    """xxh3-128 of a file's bytes in hex, read in pieces of 4 MiB."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def temporary_beside(path: Path) -> Path:
+    """A locally unique name in the same folder (a rename must not cross file systems)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}-{path.name}")
+
+
+def commit(temporary: Path, path: Path) -> None:
+    """Make a finished temporary file durable under its final name."""
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    temporary.replace(path)
+
+
+def put(path: Path, data: bytes | memoryview) -> None:
+    """Write a whole file: temporary name, fsync, rename. The folder is made when it is missing."""
+    temporary = temporary_beside(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+        commit(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left: temporary files below `folder`. For the driver, while no worker runs."""
+    if folder.is_dir():
+        for path in folder.rglob(f"{TEMPORARY}*"):
+            path.unlink(missing_ok=True)
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder and all below it; a missing one is fine."""
+    shutil.rmtree(folder, ignore_errors=True)

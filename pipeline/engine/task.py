@@ -1,0 +1,130 @@
+"""What any runner executes: `run_task`, a pure function from files to files. A task is a run of units of one stage."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import resource
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from corpusmill.pipeline.engine.files import Files, Task
+from corpusmill.pipeline.engine.layers import run_edit, run_judge, run_measure
+from corpusmill.pipeline.engine.manifest import result_to_json, write_commit
+from corpusmill.pipeline.engine.stage import Edit, Measure, Operation, Result, SetOperation, Stage, Unit
+from corpusmill.pipeline.errors import CorpusmillError, RunError
+from corpusmill.pipeline.judge import Judge
+from corpusmill.pipeline.ledger import Ledger, check_sum
+
+
+def path_of(operation: Operation) -> str:
+    """Import path of an operation's class."""
+    return f"{type(operation).__module__}:{type(operation).__qualname__}"
+
+
+def load_class(path: str) -> type[Any]:
+    """The class behind `module:Name`; only our own modules can be named."""
+    module, _, name = path.partition(":")
+    if not module.startswith("corpusmill."):
+        raise RunError(f"operation {path} is not part of corpusmill")
+    loaded: type[Any] = getattr(importlib.import_module(module), name)
+    return loaded
+
+
+def dump_operation(operation: Operation) -> dict[str, Any]:
+    """An operation's fields as JSON values."""
+    from pydantic import TypeAdapter
+
+    dumped: dict[str, Any] = TypeAdapter(type(operation)).dump_python(operation, mode="json")
+    return dumped
+
+
+def load_operation(path: str, fields: Mapping[str, Any]) -> Operation:
+    from pydantic import TypeAdapter
+
+    loaded: Operation = TypeAdapter(load_class(path)).validate_python(fields)
+    return loaded
+
+
+def run_task(task: Task) -> list[Result]:
+    """Run all units of a task, then commit them with one record."""
+    operation = load_operation(task.operation, task.fields)
+    results = []
+    for value in task.units:
+        unit = Unit(value["index"], value["weight"], value["fields"], tuple(value["parts"]))
+        results.append(run_unit(operation, unit, Files(task, unit)))
+    write_commit(Path(task.root) / task.folders[task.stage], results, task.again)
+    return results
+
+
+def run_unit(operation: Operation, unit: Unit, files: Files) -> Result:
+    if isinstance(operation, SetOperation):
+        return operation.run(unit, files)
+    (part,) = unit.parts
+    if isinstance(operation, Ledger):
+        _, result = operation.join(files, part)
+        if not check_sum(result):
+            raise RunError(
+                f"ledger of {operation.stage}, partition {part}: rows in are not kept + dropped + failed: {result.counts}"
+            )
+        return result
+    if isinstance(operation, Measure):
+        return run_measure(operation, part, files)
+    if isinstance(operation, Edit):
+        return run_edit(operation, part, files)
+    if isinstance(operation, Judge):
+        return run_judge(operation, part, files)
+    raise RunError(f"{path_of(operation)} is no kind of operation that the engine knows")
+
+
+def answer(message: str) -> str:
+    """One line in, one line out: what the worker process does with a task."""
+    started, cpu = time.perf_counter(), time.process_time()
+    try:
+        value = json.loads(message)
+        value["text"], value["units"] = tuple(value["text"]), tuple(value["units"])
+        results = run_task(Task(**value))
+    except Exception as error:
+        return json.dumps({"error": _describe(error)})
+    usage = {
+        "seconds": time.perf_counter() - started,
+        "cpu_seconds": time.process_time() - cpu,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    return json.dumps({"results": [result_to_json(result) for result in results], "usage": usage})
+
+
+def _describe(error: Exception) -> dict[str, str]:
+    ours = type(error).__name__ if isinstance(error, CorpusmillError) else ""
+    return {
+        "type": type(error).__name__,
+        "ours": ours,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+def task_of(
+    stage: Stage, root: Path, folders: Mapping[str, str], seed: int, units: Sequence[Unit], again: int = 0
+) -> Task:
+    """The message for some units of a stage."""
+    values = tuple(
+        {"index": u.index, "weight": u.weight, "fields": u.fields, "parts": list(u.parts)} for u in units
+    )
+    return Task(
+        root=str(root),
+        stage=stage.name,
+        operation=path_of(stage.operation),
+        fields=dump_operation(stage.operation),
+        folders=dict(folders),
+        seed=seed,
+        text=stage.text,
+        ledger=stage.ledger,
+        columns=stage.columns,
+        suffix=stage.suffix,
+        units=values,
+        again=again,
+    )

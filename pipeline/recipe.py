@@ -1,0 +1,231 @@
+"""A recipe: one YAML file with the inputs, the ordered stages and every threshold.
+
+    inputs: [{path: "crawl/*.warc.gz", source: web}]
+    seed: 17
+    partition_bytes: 256 MB
+    stages:
+      - extract: {with: trafilatura}
+      - filter: [language: {keep: [en]}, gopher_quality: {}]
+
+A key is a registered name, its fields are the fields of the dataclass behind it. Unknown keys are errors with a suggestion.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.registry import RULES, STAGES, build, lookup, suggestion
+
+UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+@dataclass(frozen=True)
+class Input:
+    """`path` may hold wildcards (`*`, `?`, `[]`, `**`); what stands before the first is the fixed prefix of its documents' ids."""
+
+    path: str
+    source: str = "web"
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """One entry of `stages`: its key, its name (the key unless given) and the validated fields."""
+
+    key: str
+    name: str
+    config: Any
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """`partition_bytes`: compressed crawl or text in one documents partition (inclusive upper aim, records are never cut)."""
+
+    inputs: tuple[Input, ...] = ()
+    seed: int = 17
+    partition_bytes: int = 256_000_000
+    stages: tuple[StageSpec, ...] = ()
+    about: str = field(default="", compare=False)
+
+    def with_inputs(self, paths: Sequence[str]) -> Recipe:
+        """The recipe on other inputs; each is a path or `source=path`."""
+        inputs = []
+        for path in paths:
+            source, eq, rest = path.partition("=")
+            named = bool(eq) and re.fullmatch(r"[A-Za-z0-9._-]+", source) is not None
+            inputs.append(Input(rest, source) if named else Input(path))
+        return replace(self, inputs=tuple(inputs))
+
+    def only(self, key: str) -> Recipe:
+        """Extract and the stages of one kind: what a stage command runs on foreign documents."""
+        chosen = tuple(stage for stage in self.stages if stage.key in ("extract", key))
+        if not any(stage.key == key for stage in chosen):
+            raise RecipeError(
+                f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
+            )
+        return replace(self, stages=chosen)
+
+    def up_to(self, key: str) -> Recipe:
+        """All stages up to the last of one kind."""
+        last = max((i for i, stage in enumerate(self.stages) if stage.key == key), default=None)
+        if last is None:
+            raise RecipeError(
+                f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
+            )
+        return replace(self, stages=self.stages[: last + 1])
+
+    def canonical(self) -> dict[str, Any]:
+        """The whole recipe with all defaults filled in: what is stored as OUT/recipe.yaml and compared."""
+        return {
+            "inputs": [{"path": each.path, "source": each.source} for each in self.inputs],
+            "seed": self.seed,
+            "partition_bytes": self.partition_bytes,
+            "stages": [_canonical_stage(stage) for stage in self.stages],
+        }
+
+
+def builtin_names() -> list[str]:
+    folder = resources.files("corpusmill.jobs").joinpath("recipes")
+    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe from a file, or a built-in one by name."""
+    import yaml
+
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.is_file():
+        if not path.is_file():
+            raise RecipeError(f"no recipe file {name}")
+        text, where, base = path.read_text(encoding="utf-8"), name, path.parent
+    elif name in builtin_names():
+        text = (
+            resources.files("corpusmill.jobs").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8")
+        )
+        where, base = f"recipe {name}", Path()
+    else:
+        raise RecipeError(
+            f"no recipe is called {name!r}; {suggestion(name, builtin_names())} (a file ends in .yaml)"
+        )
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{where}: not valid YAML: {error}") from None
+    return parse_recipe(value, where, base)
+
+
+def parse_recipe(value: Any, where: str = "recipe", base: Path = Path()) -> Recipe:
+    """Check and build a recipe; relative input paths of a recipe file are taken from the folder of the call, not of the file."""
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"{where}: a recipe is a mapping with inputs, seed and stages")
+    known = ("inputs", "seed", "partition_bytes", "stages")
+    for key in value:
+        if key not in known:
+            raise RecipeError(f"{where}: {key}: unknown key; {suggestion(str(key), known)}")
+    stages = value.get("stages")
+    if not isinstance(stages, list) or not stages:
+        raise RecipeError(f"{where}: stages: a list of stages is needed, the first of them extract")
+    inputs = value.get("inputs") or []
+    if not isinstance(inputs, list):
+        raise RecipeError(f"{where}: inputs: a list of {{path, source}} is needed")
+    specs = tuple(_parse_stage(stage, f"{where}: stages.{i}") for i, stage in enumerate(stages))
+    _check_order(specs, where)
+    return Recipe(
+        inputs=tuple(build(Input, item, f"{where}: inputs.{i}") for i, item in enumerate(inputs)),
+        seed=_integer(value.get("seed", 17), f"{where}: seed"),
+        partition_bytes=parse_bytes(value.get("partition_bytes", 256_000_000), f"{where}: partition_bytes"),
+        stages=specs,
+    )
+
+
+def parse_bytes(value: Any, where: str) -> int:
+    """`256 MB`, `16 KiB` or a number of bytes."""
+    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", str(value))
+    if not match or match[2].lower() not in UNITS or int(match[1]) < 1:
+        raise RecipeError(
+            f"{where}: {value!r} is no size; write bytes or a number with KB, MB, GB, KiB, MiB or GiB"
+        )
+    return int(match[1]) * UNITS[match[2].lower()]
+
+
+def _integer(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise RecipeError(f"{where}: {value!r} is no whole number from 0 to 2^63-1")
+    return value
+
+
+def _parse_stage(value: Any, where: str) -> StageSpec:
+    if isinstance(value, str):
+        value = {value: {}}
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise RecipeError(f"{where}: a stage is one key with its fields, like `- redact: {{}}`")
+    ((key, fields),) = value.items()
+    kind = lookup(str(key), STAGES, "stage", where)
+    where = f"{where}.{key}"
+    if key == "filter" and isinstance(fields, list):
+        fields = {"rules": fields}
+    if fields is not None and not isinstance(fields, Mapping):
+        raise RecipeError(f"{where}: fields are needed, like {{name: value}}")
+    fields = dict(fields or {})
+    name = str(fields.pop("name", key))
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
+        raise RecipeError(f"{where}: name {name!r} may have small letters, digits, _ and - only")
+    if key == "filter":
+        fields["rules"] = _parse_rules(fields.get("rules"), where)
+    return StageSpec(key, name, build(kind, fields, where))
+
+
+def _parse_rules(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise RecipeError(f"{where}: a list of rules is needed, like [language: {{keep: [en]}}]")
+    rules = []
+    for i, item in enumerate(value):
+        if isinstance(item, str):
+            item = {item: {}}
+        if not isinstance(item, Mapping) or len(item) != 1:
+            raise RecipeError(
+                f"{where}.{i}: a rule is one key with its fields, like `gopher_quality: {{min_words: 50}}`"
+            )
+        ((name, fields),) = item.items()
+        rules.append(build(lookup(str(name), RULES, "rule", f"{where}.{i}"), fields, f"{where}.{name}"))
+    return rules
+
+
+def _check_order(stages: Sequence[StageSpec], where: str) -> None:
+    if stages[0].key != "extract" or any(stage.key == "extract" for stage in stages[1:]):
+        raise RecipeError(f"{where}: stages: extract is needed once, as the first stage")
+    names = [stage.name for stage in stages]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(f"{where}: two stages are called {name!r}: give one of them another `name`")
+    keys = [stage.key for stage in stages]
+    if "mix" in keys and (keys[-1] != "mix" or keys.count("mix") > 1 or "shard" not in keys):
+        raise RecipeError(f"{where}: mix comes once, last, and after shard")
+    if "shard" in keys and keys.index("shard") < len(keys) - 1 - ("mix" in keys):
+        raise RecipeError(f"{where}: only mix may follow shard")
+
+
+def _canonical_stage(stage: StageSpec) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
+    names = {path.partition(":")[2]: name for name, path in RULES.items()}
+    if stage.key == "filter":
+        rules = [
+            {names[type(rule).__name__]: TypeAdapter(type(rule)).dump_python(rule, mode="json")}
+            for rule in stage.config.rules
+        ]
+        rest = {
+            f.name: getattr(stage.config, f.name)
+            for f in dataclasses.fields(stage.config)
+            if f.name != "rules"
+        }
+        fields: dict[str, Any] = {"rules": rules, **rest}
+    else:
+        fields = TypeAdapter(type(stage.config)).dump_python(stage.config, mode="json")
+    return {stage.key: {"name": stage.name, **fields}}

@@ -1,0 +1,79 @@
+"""The names that a recipe may use, and the classes behind them.
+
+Strings, not imports: `pipeline` knows no other room, and a command pays only for what its recipe names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Iterable
+from typing import Any
+
+from corpusmill.pipeline.engine.task import load_class
+from corpusmill.pipeline.errors import RecipeError
+
+STAGES = {
+    "extract": "corpusmill.pipeline.extract.operation:Extract",
+    "filter": "corpusmill.filters.stage:Filter",
+    "dedup": "corpusmill.dedup.stage:Dedup",
+    "redact": "corpusmill.filters.redact:Redact",
+    "shard": "corpusmill.shards.stage:Shard",
+    "mix": "corpusmill.mixing.stage:Mix",
+}
+"""Recipe key -> class of its fields."""
+
+RULES = {
+    "language": "corpusmill.filters.language:Language",
+    "url": "corpusmill.filters.url:Url",
+    "gopher_repetition": "corpusmill.filters.gopher:GopherRepetition",
+    "gopher_quality": "corpusmill.filters.gopher:GopherQuality",
+    "c4": "corpusmill.filters.c4:C4",
+    "fineweb_quality": "corpusmill.filters.fineweb:FineWebQuality",
+}
+"""Name of a rule inside `filter` -> class."""
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`: did you mean x?` when something known is near, else the list of what is known."""
+    choices = sorted(known)
+    near = difflib.get_close_matches(word, choices, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(choices)}"
+
+
+def lookup(name: str, table: dict[str, str], what: str, where: str) -> type[Any]:
+    """The class behind a name; RecipeError with a suggestion when there is none."""
+    if name not in table:
+        raise RecipeError(f"{where}: no {what} is called {name!r}; {suggestion(name, table)}")
+    return load_class(table[name])
+
+
+def forbid_unknown(kind: type[Any]) -> type[Any]:
+    """Make pydantic refuse unknown keys of a dataclass and of all dataclasses in its fields (it accepts them in silence otherwise)."""
+    if not dataclasses.is_dataclass(kind) or "__pydantic_config__" in vars(kind):
+        return kind
+    setattr(kind, "__pydantic_config__", {"extra": "forbid"})  # noqa: B010
+    for hint in typing.get_type_hints(kind).values():
+        for inner in (hint, *typing.get_args(hint)):
+            if isinstance(inner, type):
+                forbid_unknown(inner)
+    return kind
+
+
+def build(kind: type[Any], fields: Any, where: str) -> Any:
+    """A validated instance; every mistake becomes one line of a RecipeError that names its place."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(forbid_unknown(kind)).validate_python({} if fields is None else fields)
+    except ValidationError as error:
+        names = [field.name for field in dataclasses.fields(kind)]
+        lines = []
+        for item in error.errors():
+            place = ".".join(str(part) for part in item["loc"])
+            message = item["msg"]
+            if item["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+                message = f"unknown key; {suggestion(str(item['loc'][-1]), names)}"
+            lines.append(f"{where}: {place}: {message}" if place else f"{where}: {message}")
+        raise RecipeError("\n".join(lines)) from None
