@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from corpusmill.jobs import demo_plants as plants
@@ -119,19 +120,15 @@ def _pages(pages: int, seed: int) -> Iterator[Page]:
     for one in library(count["library"]):
         yield Page(f"https://library.example/{one.name}", "library", "library", text=one.text)
     yield from _copies(prose[:articles], good, count, seed)
-    for one in _take(spare, count["personal_data"]):
+    for one in islice(spare, count["personal_data"]):
         yield _article(
             one, "personal_data", seed, plants.with_personal_data(one.text, Dice(seed, "person", one.name))
         )
-    for one in _take(spare, count["damaged"]):
+    for one in islice(spare, count["damaged"]):
         yield _article(one, "damaged", seed)
-    for way, one in enumerate(_take(spare, count["encoded"])):
+    for way, one in enumerate(islice(spare, count["encoded"])):
         yield _encoded(one, way, seed)
     yield from _generated(prose, count, seed)
-
-
-def _take(texts: Iterator[Prose], count: int) -> list[Prose]:
-    return [one for one, _ in zip(texts, range(count), strict=False)]
 
 
 def _article(prose: Prose, kind: str, seed: int, text: str | None = None) -> Page:

@@ -1,0 +1,62 @@
+"""What the documents show runs: Python examples compile and import what exists, commands name commands and make targets."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
+
+
+def fences(path: Path, *languages: str) -> list[str]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [body for language, body in found if language in languages]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_python_examples_compile_and_import_names_that_exist(path: Path) -> None:
+    for body in fences(path, "python"):
+        for node in ast.walk(ast.parse(body)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("corpusmill"):
+                file = ROOT.joinpath(*(node.module or "").split(".")[1:])
+                text = (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text(
+                    encoding="utf-8"
+                )
+                for alias in node.names:
+                    assert re.search(rf"\b{alias.name}\b", text), f"{node.module} has no {alias.name}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_commands_name_make_targets_and_subcommands_that_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for body in fences(path, "sh", "bash", "console"):
+        for line in body.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["make"]:
+                assert set(words[1:]) <= targets, line
+            elif words[:1] == ["corpusmill"]:
+                check_subcommand(words)
+
+
+def check_subcommand(words: list[str]) -> None:
+    click = pytest.importorskip("click")
+    from click.testing import CliRunner
+
+    commands = pytest.importorskip("corpusmill.jobs.commands")
+    result = CliRunner().invoke(commands.main, [words[1], "--help"])
+    assert result.exit_code == 0, f"{click.__name__}: {' '.join(words)}: {result.output}"
+    for word in words[2:]:
+        if word.startswith("--"):
+            assert word.split("=")[0] in result.output, f"corpusmill {words[1]} has no {word}"
+
+
+def test_relative_links_lead_to_files() -> None:
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (path.parent / target).exists(), f"{path.name}: {target}"
