@@ -1,0 +1,131 @@
+"""The one global order: which row of which component, in which epoch, is sample n. Pure functions of the plan.
+
+    sample --mixture quotas--> (component, its position p)      shards/mixture.py
+    p --rows of the component--> epoch, place in the epoch
+    place --keyed permutation of blocks--> window of W blocks   blocks are read once an epoch, W at a time
+          --keyed permutation of rows in the window--> row
+
+Any sample costs the same, the first or the 10^12th; state is one array of window starts a component and epoch (8 bytes a window).
+Keys are derived from (seed, component, epoch, level, window): no epoch of one seed is an epoch of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from corpusmill.shards.mixture import Mixture
+from corpusmill.shards.permutation import Indices, derive, permute, unpermute
+
+ORDER_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Consecutive samples from `start`; arrays of equal length. `row` counts through the whole component."""
+
+    start: int
+    component: npt.NDArray[np.uint32]
+    epoch: Indices
+    row: Indices
+
+    def slice(self, start: int, stop: int) -> Samples:
+        part = slice(start - self.start, stop - self.start)
+        return Samples(start, self.component[part], self.epoch[part], self.row[part])
+
+
+class ComponentOrder:
+    """The endless sequence of one component's rows: each epoch a permutation of all of them."""
+
+    def __init__(self, name: str, seed: int, window: int, block_rows: npt.NDArray[np.integer]) -> None:
+        self.name, self.seed, self.window = name, seed, window
+        self._rows = block_rows.astype(np.int64)
+        self._first = np.concatenate([[0], np.cumsum(self._rows)])
+        self.rows = int(self._first[-1])
+        self._starts = lru_cache(maxsize=2)(self._window_starts)
+
+    def take(self, start: int, count: int) -> tuple[Indices, Indices]:
+        """(epoch, row) of the component's positions `start` .. `start + count` - 1."""
+        epochs, rows = np.empty(count, np.int64), np.empty(count, np.int64)
+        done = 0
+        while done < count:
+            epoch, place = divmod(start + done, self.rows)
+            starts = self._starts(epoch)
+            window = int(np.searchsorted(starts, place, side="right")) - 1
+            n = min(count - done, int(starts[window + 1]) - place)
+            places = np.arange(place, place + n) - starts[window]
+            epochs[done : done + n] = epoch
+            rows[done : done + n] = self._window_rows(epoch, window, places)
+            done += n
+        return epochs, rows
+
+    def _window_rows(self, epoch: int, window: int, places: Indices) -> Indices:
+        slots = np.arange(window * self.window, min((window + 1) * self.window, len(self._rows)))
+        blocks = permute(slots, len(self._rows), self._key(epoch))
+        ends = np.cumsum(self._rows[blocks])
+        at = permute(places, int(ends[-1]), derive(self._key(epoch), "rows", window))
+        block = np.searchsorted(ends, at, side="right")
+        inside = at - ends[block] + self._rows[blocks[block]]
+        return np.asarray(self._first[blocks[block]] + inside)
+
+    def _window_starts(self, epoch: int) -> Indices:
+        """Place in the epoch at which each window starts, and the epoch's length at the end.
+
+        Blocks have one size but for the last of each shard: only those are looked up, by the inverse permutation.
+        """
+        full = int(self._rows.max())
+        blocks = len(self._rows)
+        windows = -(-blocks // self.window)
+        lengths = np.full(windows, self.window * full)
+        lengths[-1] = (blocks - (windows - 1) * self.window) * full
+        short = np.flatnonzero(self._rows != full)
+        slots = unpermute(short, blocks, self._key(epoch))
+        np.add.at(lengths, slots // self.window, self._rows[short] - full)
+        return np.concatenate([[0], np.cumsum(lengths)])
+
+    def _key(self, epoch: int) -> int:
+        return derive("order", ORDER_VERSION, self.seed, self.name, epoch)
+
+
+class Order:
+    """Samples of a plan. The last few blocks of samples are kept, so that small batches cost no more than large ones."""
+
+    def __init__(self, mixture: Mixture, components: Sequence[ComponentOrder]) -> None:
+        self.mixture = mixture
+        self.components = tuple(components)
+        self._block = lru_cache(maxsize=4)(self._make_block)
+
+    def samples(self, start: int, stop: int) -> Samples:
+        """Samples `start` .. `stop` - 1."""
+        parts = []
+        at = start
+        while at < stop:
+            block = self._block(self.mixture.block_start(at))
+            end = min(stop, block.start + len(block.row))
+            parts.append(block.slice(at, end))
+            at = end
+        return parts[0] if len(parts) == 1 else _joined(start, parts)
+
+    def _make_block(self, start: int) -> Samples:
+        block = self.mixture.block(start)
+        epoch, row = np.empty(len(block.component), np.int64), np.empty(len(block.component), np.int64)
+        for i, order in enumerate(self.components):
+            here = np.flatnonzero(block.component == i)
+            if here.size:
+                epoch[here], row[here] = order.take(block.before[i], here.size)
+        return Samples(block.start, block.component, epoch, row)
+
+
+def _joined(start: int, parts: Sequence[Samples]) -> Samples:
+    if not parts:
+        return Samples(start, np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
+    return Samples(
+        start,
+        np.concatenate([part.component for part in parts]),
+        np.concatenate([part.epoch for part in parts]),
+        np.concatenate([part.row for part in parts]),
+    )
