@@ -1,0 +1,84 @@
+"""Components: what gets a weight, how each is called and in which folder it lies.
+
+A component is the set of documents with the same values of the recipe's `components.by` columns. Names come from data, so
+folders never do: a slug has only [a-z0-9._-] and a hash whenever that lost something.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import xxhash
+
+from corpusmill.shards.layout import TOKENIZER_FILE
+
+Key = tuple[str, ...]
+"""Values of the `by` columns, in their order."""
+
+SMALL_BLOCKS = 8
+"""Below this many blocks a component of a split source is merged: a window of the stream holds more."""
+
+SLUG_LENGTH = 60
+
+_HASHED = re.compile(r"-[0-9a-f]{8}$")
+
+
+@dataclass(frozen=True)
+class Components:
+    """`by`: document columns or measures; documents that agree in all of them form one component."""
+
+    by: tuple[str, ...] = ("source",)
+
+
+def component_names(keys: Collection[Key]) -> dict[Key, str]:
+    """Values joined by dots; where two keys would share a name, each carries a hash of its values."""
+    plain = {key: ".".join(key) for key in sorted(keys)}
+    shared = Counter(plain.values())
+    return {
+        key: name if shared[name] == 1 else f"{name}-{_short_hash(chr(0).join(key))}"
+        for key, name in plain.items()
+    }
+
+
+def merge_small(tokens: Mapping[Key, int], by: tuple[str, ...], least_tokens: int) -> dict[Key, Key]:
+    """Key -> key of the component it goes to: small ones of a source that `by` splits meet in (source, "rest").
+
+    A source alone (`by: [source]`) is never renamed, nor is a small component that has no other to meet.
+    """
+    if tuple(by) == ("source",):
+        return {key: key for key in tokens}
+    place = by.index("source") if "source" in by else None
+    small: dict[Key, list[Key]] = {}
+    for key in sorted(tokens):
+        if 0 < tokens[key] < least_tokens:
+            small.setdefault(() if place is None else (key[place],), []).append(key)
+    rest = {key: (*source, "rest") for source, keys in small.items() if len(keys) > 1 for key in keys}
+    return {key: rest.get(key, key) for key in tokens}
+
+
+def slugs(names: Collection[str]) -> dict[str, str]:
+    """Name -> folder, one each, safe on every file system; the same whatever other names there are, collisions aside."""
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        slug, width = slug_of(name), 8
+        while slug in found.values():
+            width += 8
+            slug = f"{slug_of(name)[: SLUG_LENGTH - width]}-{_short_hash(name, width)}"
+        found[name] = slug
+    return found
+
+
+def slug_of(name: str) -> str:
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("._-")[:SLUG_LENGTH]
+    if slug == name and slug != TOKENIZER_FILE and not _HASHED.search(slug):
+        return slug
+    return f"{slug[: SLUG_LENGTH - 9] or 'component'}-{_short_hash(name)}"
+
+
+def _short_hash(text: str, width: int = 8) -> str:
+    return str(xxhash.xxh3_128_hexdigest(text.encode()))[:width]

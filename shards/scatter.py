@@ -1,0 +1,174 @@
+"""Scatter: kept text becomes token ids, cut by component and by range of the shuffle key.
+
+Key = xxh3-64(id, seed): sorting by it is the full shuffle. A file holds a record batch for each (component, key range), in
+this order; its schema lists the components, its result the documents and tokens of every slice. Tokens carry no end-of-text
+yet. Costs what the tokenizer costs; memory: the tokens of one unit, twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from corpusmill.pipeline.engine.shuffle import slices
+from corpusmill.pipeline.engine.stage import Area, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.shards.components import Key
+from corpusmill.shards.layout import TOKENIZER_FILE
+from corpusmill.shards.vocabulary import loaded
+
+RANGES_PER_SHARD = 4
+"""Key ranges that make up a full shard: shards end at range borders, so one is 75 to 100 % full."""
+
+TOKEN_BYTES_PER_STORED = 4
+"""Bound on bytes of tokens a byte of stored documents (zstd at about 1:3, 4 letters a token, 4 bytes an id: 3)."""
+
+MOST_RANGES = 4096
+
+COMPONENTS = b"components"
+"""Key of the schema metadata that lists a file's components."""
+
+
+@dataclass(frozen=True)
+class Scatter(SetOperation):
+    """One file a unit; a unit is some consecutive partitions. `measures` go along into the docs sidecar."""
+
+    seed: int
+    tokenizer: str  # the stage that holds tokenizer.json
+    by: tuple[str, ...]
+    measures: tuple[str, ...]
+    shard_bytes: int
+
+    version: ClassVar[int] = 1
+    libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
+    area: ClassVar[Area] = "text"
+    rate: ClassVar[float] = 1e6
+    temporary: ClassVar[bool] = True
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        stored = {
+            part: sum(file.size_bytes for file in result.files)
+            for part, result in sorted(inputs.results("documents").items())
+        }
+        (made,) = inputs.results(self.tokenizer).values()
+        fields = {
+            "eos": made.extra["eos_token"],
+            "ranges": range_count(sum(stored.values()), self.shard_bytes),
+        }
+        groups = _groups(stored, inputs.partition_bytes)
+        return [
+            Unit(index, sum(stored[part] for part in parts), fields, parts)
+            for index, parts in enumerate(groups)
+        ]
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        ranges: int = unit.fields["ranges"]
+        tokenizer = loaded(io.read_bytes(self.tokenizer, TOKENIZER_FILE), unit.fields["eos"])
+        tables, keys, empty = [], [], 0
+        for rows in self._rows(unit.parts, io):
+            ids, lengths = tokenizer.encode(rows["text"].to_pylist())
+            table = self._records(rows, ids, lengths).filter(pa.array(lengths > 0))
+            empty += int(np.count_nonzero(lengths == 0))
+            tables.append(table)
+            keys += [
+                key for key, length in zip(component_keys(rows, self.by), lengths, strict=True) if length
+            ]
+        if not keys:
+            return io.result(counts={"empty": empty}, extra={"components": [], "documents": [], "tokens": []})
+        table = pa.concat_tables(tables)
+        components = sorted(set(keys))
+        bucket = _buckets(table, keys, components, ranges)
+        schema = table.schema.with_metadata({COMPONENTS: json.dumps(components).encode()})
+        io.write_arrow(
+            file_name(unit.index), slices(table.cast(schema), bucket, len(components) * ranges), schema
+        )
+        lengths = pc.list_value_length(table["tokens"]).to_numpy()
+        documents, tokens = _sums(bucket, lengths + 1, len(components), ranges)
+        return io.result(
+            rows=table.num_rows,
+            counts={"empty": empty, "tokens": int(lengths.sum())},
+            extra={"components": components, "documents": documents.tolist(), "tokens": tokens.tolist()},
+        )
+
+    def _rows(self, parts: Sequence[int], io: TaskIO) -> Iterator[pa.Table]:
+        columns = list(dict.fromkeys(["id", "text", "url", "source", "origin", *self.by, *self.measures]))
+        for part in parts:
+            for _, rows in io.rows(part, columns, kept=True):
+                yield rows
+
+    def _records(self, rows: pa.Table, ids: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pa.Table:
+        names = rows["id"].to_pylist()
+        origin = rows["origin"].combine_chunks()
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        return pa.table(
+            {
+                "key": pa.array([xxhash.xxh3_64_intdigest(name, self.seed) for name in names], pa.uint64()),
+                "id": rows["id"],
+                "url": rows["url"].cast(pa.large_string()),
+                "file": pc.struct_field(origin, "file"),
+                "offset": pc.struct_field(origin, "offset"),
+                "length": pc.struct_field(origin, "length"),
+                "digest": pa.array(
+                    [xxhash.xxh3_128_digest(text.encode()) for text in rows["text"].to_pylist()], pa.binary()
+                ),
+                "source": rows["source"].cast(pa.string()),
+                **{name: rows[name] for name in self.measures},
+                "tokens": pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(ids)),
+            }
+        )
+
+
+def file_name(unit: int) -> str:
+    return f"tokens-{unit:05d}.arrow"
+
+
+def range_count(stored_bytes: int, shard_bytes: int) -> int:
+    """A power of two: fixed ranges of the key, so fine that RANGES_PER_SHARD of them never pass a shard by the bound above."""
+    wanted = -(-stored_bytes * TOKEN_BYTES_PER_STORED * RANGES_PER_SHARD // shard_bytes)
+    return min(MOST_RANGES, 1 << max(0, wanted - 1).bit_length())
+
+
+def component_keys(rows: pa.Table, by: Sequence[str]) -> list[Key]:
+    """The component of each row; a null value is the word none."""
+    columns = [pc.fill_null(rows[name].cast(pa.string()), "none").to_pylist() for name in by]
+    return list(zip(*columns, strict=True))
+
+
+def _buckets(table: pa.Table, keys: list[Key], components: list[Key], ranges: int) -> npt.NDArray[np.int64]:
+    place = {key: index for index, key in enumerate(components)}
+    component = np.array([place[key] for key in keys], dtype=np.int64)
+    bits = ranges.bit_length() - 1
+    key = table["key"].to_numpy()
+    # a shift by all 64 bits is undefined, hence two shifts
+    place_in_key = (key >> np.uint64(1)) >> np.uint64(63 - bits)
+    return np.asarray(component * ranges + place_in_key.astype(np.int64))
+
+
+def _sums(
+    bucket: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64], components: int, ranges: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Documents and tokens (end-of-text included) a slice, [component, range]; exact, as floats would not be."""
+    documents = np.bincount(bucket, minlength=components * ranges).astype(np.int64)
+    total = np.zeros(components * ranges, dtype=np.int64)
+    np.add.at(total, bucket, tokens)
+    return documents.reshape(components, ranges), total.reshape(components, ranges)
+
+
+def _groups(stored: Mapping[int, int], limit: int) -> list[tuple[int, ...]]:
+    """Consecutive partitions of up to `limit` stored bytes: slices of many small partitions would be too small to read."""
+    groups: list[list[int]] = []
+    size = 0
+    for part, size_bytes in stored.items():
+        if not groups or size + size_bytes > limit:
+            groups.append([])
+            size = 0
+        groups[-1].append(part)
+        size += size_bytes
+    return [tuple(group) for group in groups]

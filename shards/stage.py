@@ -1,0 +1,120 @@
+"""The recipe's `shard` stage: kept text in, shards out.
+
+shard.tokenizer   a given tokenizer.json, checked, or one trained on kept text      shards/vocabulary.py
+shard.scatter     token ids by component and key range; goes when shard.write stands  shards/scatter.py
+shard.write       one shard a unit, sorted by key, packed; manifests                  shards/write.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from corpusmill.pipeline.chain import Chain
+from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.registry import suggestion
+from corpusmill.pipeline.text.tokenizer import END_OF_TEXT
+from corpusmill.shards.components import Components
+from corpusmill.shards.layout import DOCS
+from corpusmill.shards.scatter import Scatter
+from corpusmill.shards.vocabulary import GivenTokenizer, TrainedTokenizer, read_tokenizer
+from corpusmill.shards.write import Write
+
+MOST_BLOCK_BYTES = 1 << 30  # a block's lists have 32-bit offsets, and a window of blocks has to fit in memory
+
+
+@dataclass(frozen=True)
+class FileTokenizer:
+    """An existing tokenizer.json; `eos` names its end-of-text token where that is not plain."""
+
+    file: str
+    eos: str | None = None
+
+    def operation(self, seed: int) -> GivenTokenizer:
+        return GivenTokenizer(sha256=read_tokenizer(self.file)[1], eos=self.eos, path=self.file)
+
+
+@dataclass(frozen=True)
+class TrainTokenizer:
+    """Byte-level BPE with `vocab` entries, trained on about `sample_bytes` of kept text."""
+
+    train: Literal["bpe"]
+    vocab: int = 32_768
+    sample_bytes: int = 64 << 20
+    eos: str = END_OF_TEXT[0]
+
+    def operation(self, seed: int) -> TrainedTokenizer:
+        if self.vocab < 257 or self.sample_bytes < 1:
+            raise RecipeError(
+                f"shard.tokenizer: vocab is {self.vocab} (at least 257), sample_bytes {self.sample_bytes} (at least 1)"
+            )
+        return TrainedTokenizer(seed, self.vocab, self.sample_bytes, self.eos)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Tokenize, shuffle and pack what is kept. `measures` go along into the docs sidecar (default: language and scores)."""
+
+    tokenizer: FileTokenizer | TrainTokenizer
+    sequence_length: int = 2048
+    block_bytes: int = 16 << 20
+    shard_bytes: int = 256 << 20
+    boundary: Literal["eos"] = "eos"  # what stands behind each document
+    packing: Literal["concat"] = "concat"
+    components: Components = field(default_factory=Components)
+    measures: tuple[str, ...] | None = None
+
+    def extend(self, chain: Chain, name: str) -> None:
+        self._check(name)
+        measures = _scores(chain.columns) if self.measures is None else self.measures
+        _known(f"{name}.measures", measures, chain.columns)
+        _known(f"{name}.components.by", self.components.by, [*chain.columns, "source", "date", "modality"])
+        tokenizer, scatter = f"{name}.tokenizer", f"{name}.scatter"
+        chain.set(tokenizer, self.tokenizer.operation(chain.seed), kept=True)
+        chain.set(
+            scatter,
+            Scatter(chain.seed, tokenizer, self.components.by, measures, self.shard_bytes),
+            reads=(tokenizer,),
+            kept=True,
+        )
+        write = Write(
+            tokenizer,
+            scatter,
+            self.components.by,
+            measures,
+            self.sequence_length,
+            self.block_bytes,
+            self.shard_bytes,
+        )
+        chain.set(f"{name}.write", write, reads=(tokenizer, scatter))
+
+    def _check(self, name: str) -> None:
+        if self.sequence_length < 1:
+            raise RecipeError(f"{name}: sequence_length is {self.sequence_length}; it has to be at least 1")
+        if not 1 <= self.block_bytes <= MOST_BLOCK_BYTES:
+            raise RecipeError(
+                f"{name}: block_bytes is {self.block_bytes}; it has to be from 1 to {MOST_BLOCK_BYTES}"
+            )
+        if self.shard_bytes < self.block_bytes:
+            raise RecipeError(
+                f"{name}: shard_bytes ({self.shard_bytes}) is less than block_bytes ({self.block_bytes})"
+            )
+        if not self.components.by or len(set(self.components.by)) < len(self.components.by):
+            raise RecipeError(
+                f"{name}: components.by is {list(self.components.by)}; name at least one column, each once"
+            )
+
+
+def _scores(columns: Iterable[str]) -> tuple[str, ...]:
+    """What `locate` and a mixture's analysis ask for first; other measures are a join by id away."""
+    return tuple(name for name in columns if name == "language" or name.endswith("_score"))
+
+
+def _known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise RecipeError(f"{what}: no earlier stage makes {name!r}; {suggestion(name, known)}")
+        if name in DOCS.names and name != "source":
+            raise RecipeError(f"{what}: {name!r} is a column of every docs sidecar already; leave it out")

@@ -1,0 +1,263 @@
+"""Write: gather a component's key ranges, sort them by key, pack them into a shard with its sidecar, checksums and counts.
+
+Shards, documents and rows are numbered from the counts of the scatter's slices before anything is read, so each shard is
+written alone and in any order. Memory: twice the shard (its stream and its file), whatever the corpus.
+"""
+
+from __future__ import annotations
+
+import io as streams
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from corpusmill.pipeline.engine.stage import Area, FileRecord, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.store import hash_bytes
+from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.arrange import arrange
+from corpusmill.shards.components import SMALL_BLOCKS, Key
+from corpusmill.shards.layout import (
+    BLOCKS,
+    BLOCKS_FILE,
+    DOCS,
+    MANIFEST,
+    TOKENIZER_FILE,
+    Manifest,
+    ShardFile,
+    block_table,
+    encode_blocks,
+    rows_per_block,
+    schema,
+)
+from corpusmill.shards.pack import doc_starts, empty_stream, pack_rows, place, row_count
+from corpusmill.shards.scatter import COMPONENTS, file_name
+
+PACKING = "concat"
+
+DOCS_ROW_GROUP = 8192
+
+
+@dataclass(frozen=True)
+class Write(SetOperation):
+    """One shard a unit."""
+
+    tokenizer: str  # the stages it reads
+    scatter: str
+    by: tuple[str, ...]
+    measures: tuple[str, ...]
+    sequence_length: int
+    block_bytes: int
+    shard_bytes: int
+
+    libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
+    area: ClassVar[Area] = "shards"
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        (made,) = inputs.results(self.tokenizer).values()
+        results = inputs.results(self.scatter)
+        dtype = np.dtype(made.extra["dtype"])
+        least = SMALL_BLOCKS * self.block_bytes // dtype.itemsize
+        units: list[Unit] = []
+        for component in arrange(results, self.by, least, self.shard_bytes // dtype.itemsize):
+            place = {
+                "component": component.name,
+                "slug": component.slug,
+                "keys": [list(key) for key in component.keys],
+            }
+            first_row = 0
+            for number, shard in enumerate(component.shards):
+                fields = (
+                    place
+                    | {"dtype": dtype.name, "eos": made.extra["eos"], "shard": number, "first_row": first_row}
+                    | asdict(shard)
+                )
+                units.append(Unit(len(units), shard.tokens * dtype.itemsize, fields))
+                first_row += row_count(shard.tokens, self.sequence_length)
+        return units
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        batches = self._gather(unit.fields, io)
+        order, records = _sorted_records(batches)
+        lengths = pc.list_value_length(records["tokens"]).to_numpy()
+        starts = doc_starts(lengths[order])
+        if len(order) != unit.fields["documents"] or starts[-1] != unit.fields["tokens"]:
+            raise ShardError(
+                f"slices of {unit.fields['component']} hold {len(order)} documents and {starts[-1]} tokens, their counts say "
+                f"{unit.fields['documents']} and {unit.fields['tokens']}: delete the folder of stage {self.scatter} and run again"
+            )
+        part, slug = unit.fields["shard"], unit.fields["slug"]
+        stream = self._stream(unit.fields, batches, order, starts)
+        data = self._pack(stream, starts, unit.fields)
+        rows = row_count(unit.fields["tokens"], self.sequence_length)
+        io.write_bytes(f"{slug}/part-{part:05d}.arrow", data, rows=rows)
+        blocks = block_table(pa.py_buffer(data), part, unit.fields["first_row"])
+        docs = self._docs(records.drop_columns(["tokens"]), lengths, order, starts, unit.fields)
+        io.write_bytes(f"{slug}/docs-{part:05d}.parquet", docs, rows=len(order))
+        extra = {
+            name: unit.fields[name]
+            for name in ("component", "slug", "shard", "documents", "tokens", "first_row")
+        }
+        extra |= {"rows": rows, "blocks": [list(block.values()) for block in blocks.to_pylist()]}
+        return io.result(
+            rows=rows, counts={"documents": len(order), "tokens": unit.fields["tokens"]}, extra=extra
+        )
+
+    def _gather(self, fields: dict[str, Any], io: TaskIO) -> list[pa.RecordBatch]:
+        """This shard's slices, mapped and not yet read, in the order of files and ranges."""
+        low, high, ranges = (fields[name] for name in ("low", "high", "ranges"))
+        keys = {tuple(key) for key in fields["keys"]}
+        batches = []
+        for first, last in fields["files"]:
+            for number in range(first, last):
+                reader = io.open_arrow(self.scatter, file_name(number))
+                for component in _components_of(reader.schema, keys):
+                    batches += [reader.get_batch(component * ranges + each) for each in range(low, high)]
+        return [batch for batch in batches if batch.num_rows]
+
+    def _stream(
+        self,
+        fields: dict[str, Any],
+        batches: list[pa.RecordBatch],
+        order: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+    ) -> npt.NDArray[Any]:
+        targets = np.empty(len(order), dtype=np.int64)
+        targets[order] = starts[:-1]
+        stream = empty_stream(
+            fields["tokens"], self.sequence_length, fields["eos"], np.dtype(fields["dtype"])
+        )
+        first = 0
+        for batch in batches:
+            column = batch["tokens"]
+            here = targets[first : first + batch.num_rows]
+            place(stream, column.flatten().to_numpy(), pc.list_value_length(column).to_numpy(), here)
+            first += batch.num_rows
+        return stream
+
+    def _pack(self, stream: npt.NDArray[Any], starts: npt.NDArray[np.int64], fields: dict[str, Any]) -> bytes:
+        kind = schema(self.sequence_length, fields["dtype"])
+        rows = row_count(fields["tokens"], self.sequence_length)
+        step = rows_per_block(self.sequence_length, fields["dtype"], self.block_bytes)
+        sink = streams.BytesIO()
+        with pa.ipc.new_file(sink, kind) as writer:
+            for first in range(0, rows, step):
+                writer.write_batch(
+                    pack_rows(stream, starts, fields["first_doc"], first, min(first + step, rows), kind)
+                )
+        return sink.getvalue()
+
+    def _docs(
+        self,
+        records: pa.Table,
+        lengths: npt.NDArray[np.int64],
+        order: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
+        fields: dict[str, Any],
+    ) -> bytes:
+        """The sidecar, in the order of the shard."""
+        ordered = records.take(pa.array(order))
+        first_rows = fields["first_row"] + np.maximum(starts[:-1] - 1, 0) // self.sequence_length
+        columns = {
+            "doc": fields["first_doc"] + np.arange(len(order)),
+            "tokens": lengths[order] + 1,
+            "first_row": first_rows,
+        }
+        known = pa.table(
+            [ordered[name] if name not in columns else pa.array(columns[name]) for name in DOCS.names],
+            names=DOCS.names,
+        )
+        table = known.cast(DOCS)
+        for name in self.measures:
+            table = table.append_column(ordered.schema.field(name), ordered[name])
+        sink = streams.BytesIO()
+        pq.write_table(
+            table,
+            sink,
+            compression="zstd",
+            compression_level=3,
+            row_group_size=DOCS_ROW_GROUP,
+            use_dictionary=[name for name in ("file", "source", "language") if name in table.column_names],
+            write_statistics=["doc", "first_row"],
+        )
+        return sink.getvalue()
+
+    def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
+        """Manifest and blocks of each component, and the one tokenizer of all."""
+        (made,) = inputs.results(self.tokenizer).values()
+        shards: dict[str, list[Result]] = {}
+        for result in results.values():
+            shards.setdefault(result.extra["slug"], []).append(result)
+        sealed = {TOKENIZER_FILE: (inputs.root / inputs.folder(self.tokenizer) / TOKENIZER_FILE).read_bytes()}
+        for slug, parts in sorted(shards.items()):
+            manifest, blocks = component_files(parts, self.sequence_length, made.extra)
+            sealed |= {f"{slug}/{MANIFEST}": manifest, f"{slug}/{BLOCKS_FILE}": blocks}
+        return sealed
+
+
+def component_files(
+    parts: Sequence[Result], sequence_length: int, made: Mapping[str, Any]
+) -> tuple[bytes, bytes]:
+    """manifest.json and blocks.arrow of a component, from what its shards reported."""
+    parts = sorted(parts, key=lambda part: int(part.extra["shard"]))
+    rows = [dict(zip(BLOCKS.names, block, strict=True)) for part in parts for block in part.extra["blocks"]]
+    blocks = encode_blocks(pa.Table.from_pylist(rows, schema=BLOCKS))
+    manifest = Manifest(
+        name=parts[0].extra["component"],
+        slug=parts[0].extra["slug"],
+        sequence_length=sequence_length,
+        dtype=made["dtype"],
+        vocab_size=made["vocab_size"],
+        eos=made["eos"],
+        tokenizer_sha256=made["sha256"],
+        tokenizer_file=f"../{TOKENIZER_FILE}",
+        packing=PACKING,
+        rows=sum(part.extra["rows"] for part in parts),
+        tokens=sum(part.extra["tokens"] for part in parts),
+        documents=sum(part.extra["documents"] for part in parts),
+        blocks=len(rows),
+        blocks_xxh3=hash_bytes(blocks),
+        shards=tuple(_shard_file(part) for part in parts),
+    )
+    return manifest.encode(), blocks
+
+
+def _shard_file(part: Result) -> ShardFile:
+    data, docs = sorted(part.files, key=_is_sidecar)
+    return ShardFile(
+        file=data.name.rpartition("/")[2],
+        rows=part.extra["rows"],
+        documents=part.extra["documents"],
+        size_bytes=data.size_bytes,
+        xxh3=data.xxh3,
+        docs_file=docs.name.rpartition("/")[2],
+        docs_bytes=docs.size_bytes,
+        docs_xxh3=docs.xxh3,
+    )
+
+
+def _is_sidecar(file: FileRecord) -> bool:
+    return file.name.endswith(".parquet")
+
+
+def _components_of(file_schema: pa.Schema, keys: set[Key]) -> list[int]:
+    return [
+        place for place, key in enumerate(json.loads(file_schema.metadata[COMPONENTS])) if tuple(key) in keys
+    ]
+
+
+def _sorted_records(batches: list[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], pa.Table]:
+    """Order by (key, id), and all records as they lie: tokens stay where they are mapped."""
+    records = pa.Table.from_batches(batches)
+    ids = records["id"].combine_chunks()
+    words = np.frombuffer(ids.buffers()[1], dtype=">u8")[
+        ids.offset * 2 : (ids.offset + len(ids)) * 2
+    ].reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0], records["key"].to_numpy()))
+    return order.astype(np.int64), records
