@@ -58,7 +58,7 @@ def _expand(item: Input) -> list[str]:
     if re.match(r"[a-z0-9]+://", item.path):
         raise RecipeError(f"input {item.path}: only files on this machine can be read; fetch it first")
     if glob.has_magic(item.path):
-        paths = [path for path in glob.iglob(item.path, recursive=True) if Path(path).is_file()]
+        paths = [path for path in glob.iglob(item.path, recursive=True) if Path(path).is_file()]  # noqa: PTH207
         if not paths:
             raise InputError(f"no file matches {item.path}")
         return sorted(paths)

@@ -1,0 +1,249 @@
+"""The command line: one function a command, each about a screen. Thresholds are the recipe's, never options.
+
+argparse and late imports: commands about shards (show, verify, locate) work on a core install; the others end with the exact
+pip line when the `pipeline` extra is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from corpusmill import __version__
+from corpusmill.pipeline.errors import CorpusmillError, RecipeError
+
+STAGE_COMMANDS = {
+    "extract": "inputs -> documents",
+    "filter": "measures, edits and verdicts of the filter stages",
+    "dedup": "exact and near duplicates, each removal verified",
+    "redact": "e-mails and addresses in the text of kept documents",
+    "shard": "tokenize, shuffle, pack into Arrow shards",
+    "mix": "weights of the components -> mixture.yaml and plan.json",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 1 a run that failed or damage found, 2 a wrong call, recipe, input or model, 130 interrupted."""
+    options = parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+        return code
+    except CorpusmillError as error:
+        print(f"corpusmill: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("corpusmill: stopped; the same command goes on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `corpusmill show ... | head`
+        sys.stderr.close()
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="corpusmill", description="Raw web crawls in; verified, shuffled, resumable token shards out."
+    )
+    top.add_argument("--version", action="version", version=f"corpusmill {__version__}")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _run_command(commands, "run", "all stages of a recipe", command_run)
+    for name, about in STAGE_COMMANDS.items():
+        _run_command(commands, name, about, command_stage)
+
+    show = commands.add_parser("show", help="a run and its ledger, one document, a table, a shard, a cursor")
+    show.add_argument(
+        "path", help="OUT, a .parquet or .arrow file, OUT/shards, plan.json or a cursor's .json"
+    )
+    show.add_argument("--document", metavar="ID|URL", help="all that the run knows of one document")
+    show.add_argument(
+        "--columns",
+        help="comma-separated; document columns, measures, state, stage, reason, kept_id, score, cluster",
+    )
+    show.add_argument("--which", choices=("kept", "dropped", "all"), default="all")
+    show.add_argument("--reason", help="only rows that left for this reason")
+    show.add_argument("--rows", type=int, default=10)
+    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    show.set_defaults(command=command_show)
+
+    export = commands.add_parser("export", help="documents with edits applied, to jsonl.zst or Parquet")
+    export.add_argument("out", help="OUT of a run")
+    export.add_argument("--to", required=True, metavar="FOLDER")
+    export.add_argument("--format", choices=("jsonl.zst", "parquet"), default="jsonl.zst")
+    export.add_argument("--which", choices=("kept", "dropped", "all"), default="kept")
+    export.add_argument("--columns", default="id,url,source,text")
+    export.add_argument("--workers", type=int)
+    export.set_defaults(command=command_export)
+
+    verify = commands.add_parser("verify", help="every file against its recorded length and hash")
+    verify.add_argument("path", help="OUT of a run, or OUT/shards")
+    verify.set_defaults(command=command_verify)
+
+    locate = commands.add_parser("locate", help="the pages behind samples of a stream")
+    locate.add_argument("path", help="OUT, OUT/shards or plan.json")
+    locate.add_argument(
+        "--at", required=True, metavar="N[:M]", help="a sample's position in the global order, or a range"
+    )
+    locate.add_argument("--json", action="store_true")
+    locate.set_defaults(command=command_locate)
+
+    model = commands.add_parser("model", help="model files")
+    model_commands = model.add_subparsers(required=True, metavar="get")
+    get = model_commands.add_parser("get", help="fetch a pinned model into the cache; offline afterwards")
+    get.add_argument("name", help="lid.176")
+    get.add_argument("--from", dest="source", metavar="FILE", help="take it from a file instead")
+    get.set_defaults(command=command_model_get)
+
+    demo = commands.add_parser(
+        "demo", help="a crawl made on the spot becomes tokens, with the reasons for every dropped page"
+    )
+    demo.add_argument("--out", default="demo-out")
+    demo.add_argument("--pages", type=int, default=None)
+    demo.add_argument("--workers", type=int)
+    demo.set_defaults(command=command_demo)
+    return top
+
+
+def _run_command(commands: Any, name: str, about: str, command: Callable[[argparse.Namespace], int]) -> None:
+    run = commands.add_parser(name, help=about)
+    run.add_argument("recipe", help="a recipe file (.yaml) or the name of a built-in one")
+    run.add_argument(
+        "--out", required=True, help="folder of the run; the same command again goes on where it stopped"
+    )
+    run.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[SOURCE=]PATH",
+        help="instead of the recipe's inputs; wildcards in quotes",
+    )
+    run.add_argument("--workers", type=int, help="processes (default: one a core)")
+    run.add_argument(
+        "--sample",
+        type=float,
+        metavar="F",
+        help="only documents whose keyed hash is below F (0 to 1), chosen before extraction",
+    )
+    run.add_argument(
+        "--limit", type=int, metavar="N", help="only the first N documents of the inputs in order"
+    )
+    run.add_argument(
+        "--update", action="store_true", help="accept a changed recipe or input; what still fits is reused"
+    )
+    run.set_defaults(command=command, stage=name)
+
+
+def need_pipeline() -> None:
+    """One line that says what to install, instead of a traceback."""
+    missing = [name for name in ("pydantic", "yaml", "rich") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RecipeError(
+            f"this command needs the pipeline extra ({', '.join(missing)} missing): pip install 'corpusmill[pipeline]'"
+        )
+
+
+def command_run(options: argparse.Namespace) -> int:
+    from corpusmill.pipeline.recipe import load_recipe
+
+    need_pipeline()
+    return _run(options, load_recipe(options.recipe))
+
+
+def command_stage(options: argparse.Namespace) -> int:
+    """With --input: extract and this stage alone, on those documents. Without: the recipe's own inputs, up to this stage."""
+    from corpusmill.pipeline.recipe import load_recipe
+
+    need_pipeline()
+    recipe = load_recipe(options.recipe)
+    if options.stage == "extract":
+        recipe = recipe.only("extract")
+    elif options.input:
+        recipe = recipe.only(options.stage)
+    else:
+        recipe = recipe.up_to(options.stage)
+    return _run(options, recipe)
+
+
+def _run(options: argparse.Namespace, recipe: Any) -> int:
+    from corpusmill.jobs.run import run_recipe
+
+    if options.input:
+        recipe = recipe.with_inputs(options.input)
+    if options.sample is not None and not 0 < options.sample <= 1:
+        raise RecipeError(f"--sample {options.sample}: a share above 0 and up to 1 is needed")
+    if options.limit is not None and options.limit < 1:
+        raise RecipeError(f"--limit {options.limit}: at least 1 is needed")
+    run = run_recipe(
+        recipe,
+        Path(options.out),
+        workers=options.workers,
+        sample=options.sample,
+        limit=options.limit,
+        update=options.update,
+    )
+    from corpusmill.jobs.show import closing_lines
+
+    print("\n".join(closing_lines(run)))
+    return 0
+
+
+def command_show(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.show import show
+
+    for line in show(options):
+        print(line)
+    return 0
+
+
+def command_export(options: argparse.Namespace) -> int:
+    need_pipeline()
+    from corpusmill.jobs.export import export
+
+    columns = [name.strip() for name in options.columns.split(",") if name.strip()]
+    print(
+        export(Path(options.out), Path(options.to), columns, options.which, options.format, options.workers)
+    )
+    return 0
+
+
+def command_verify(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.verify import verify
+
+    findings, checked = verify(Path(options.path))
+    for finding in findings:
+        print(finding)
+    print(f"{checked:,} files checked, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+def command_locate(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.show import locate_lines
+
+    first, colon, last = options.at.partition(":")
+    if not first.isdigit() or (colon and not last.isdigit()):
+        raise RecipeError(f"--at {options.at}: a sample number N or a range N:M is needed")
+    for line in locate_lines(options.path, int(first), int(last) if colon else None, options.json):
+        print(line)
+    return 0
+
+
+def command_model_get(options: argparse.Namespace) -> int:
+    from corpusmill.pipeline.models import get_model
+
+    print(get_model(options.name, Path(options.source) if options.source else None))
+    return 0
+
+
+def command_demo(options: argparse.Namespace) -> int:
+    need_pipeline()
+    from corpusmill.jobs.demo import demo
+
+    return demo(
+        Path(options.out), **({"pages": options.pages} if options.pages else {}), workers=options.workers
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

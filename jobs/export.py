@@ -1,0 +1,100 @@
+"""Export: kept, dropped or all documents, edits applied, chosen columns, to jsonl.zst or Parquet.
+
+An operation like any other, run by the engine: resumable, a file a partition, the same bytes for any number of workers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from corpusmill.pipeline.documents import ROW_GROUP
+from corpusmill.pipeline.engine.files import Files
+from corpusmill.pipeline.engine.stage import Result, SetOperation, Stage, TaskIO, Unit
+from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.run import Run, partition_table
+
+
+@dataclass(frozen=True)
+class Export(SetOperation):
+    """`out` is the run's folder, `columns` as in Run.tables; ids are written as hex in JSON, as 16 bytes in Parquet."""
+
+    out: str
+    columns: tuple[str, ...]
+    which: Literal["kept", "dropped", "all"] = "kept"
+    format: Literal["jsonl.zst", "parquet"] = "jsonl.zst"
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        (part,) = unit.parts
+        table = partition_table(Run(self.out), part, self.columns, self.which)
+        if self.format == "parquet":
+            assert isinstance(io, Files)
+            io.write_parquet(f"part-{part:05d}.parquet", table, ROW_GROUP, with_text=True)
+        else:
+            io.write_bytes(f"part-{part:05d}.jsonl.zst", to_jsonl_zst(table), table.num_rows)
+        return io.result(rows=table.num_rows)
+
+
+def to_jsonl_zst(table: pa.Table) -> bytes:
+    """One zstd frame of JSON lines, UTF-8, keys in column order."""
+    import zstandard
+
+    compressor = zstandard.ZstdCompressor(level=3, write_content_size=True)
+    lines = (
+        json.dumps({key: _plain(value) for key, value in row.items()}, ensure_ascii=False)
+        for row in table.to_pylist()
+    )
+    return compressor.compress("".join(line + "\n" for line in lines).encode())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def export(out: Path, to: Path, columns: list[str], which: str, format: str, workers: int | None) -> str:
+    """Write one file a partition into `to`; returns a line that says what was written. Raises RecipeError for an unknown column."""
+    from corpusmill.jobs.run import cores
+    from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
+    from corpusmill.pipeline.engine.local import LocalRunner, Stop
+    from corpusmill.pipeline.engine.manifest import read_commits, read_manifest, write_manifest
+    from corpusmill.pipeline.engine.task import task_of
+
+    run = Run(out)
+    if not run.state.complete:
+        raise RecipeError(f"{out} is not finished: run the same command again before exporting")
+    for part in run.partitions()[:1]:
+        partition_table(run, part, columns, which)  # a wrong column is an error before anything is written
+    operation = Export(str(out.resolve()), tuple(columns), which, format)  # type: ignore[arg-type]
+    stage = Stage("export", operation)
+    own = own_ingredients(stage, run.state.seed)
+    own["fields"].pop("out")
+    print_of = fingerprint(own, {each.name: each.content for each in run.state.stages})
+    standing = read_manifest(to)
+    if standing is not None and standing.fingerprint != print_of:
+        raise RecipeError(f"{to} holds another export: choose another folder or delete it")
+    if standing is None:
+        if to.is_dir() and any(
+            path.name != "_commits" and not path.name.startswith((".tmp-", "part-")) for path in to.iterdir()
+        ):
+            raise RecipeError(f"{to} is not empty and holds no export: choose another folder")
+        done = read_commits(to)
+        units = [Unit(part, 1_000_000, parts=(part,)) for part in run.partitions() if part not in done]
+        with Stop() as stop, LocalRunner(workers or cores()) as runner:
+            tasks = [
+                task_of(stage, Path("/"), {"export": str(to.resolve())}, run.state.seed, [unit])
+                for unit in units
+            ]
+            for finished in runner.run(tasks, stop):
+                done.update({result.unit: result for result in finished.results})
+        standing = write_manifest(to, "export", print_of, own, done, {})
+    size = sum(file.size_bytes for result in standing.results.values() for file in result.files)
+    return (
+        f"{standing.rows:,} {which} documents in {len(standing.results)} files, {size / 1e6:.1f} MB, in {to}"
+    )

@@ -1,0 +1,202 @@
+"""Print a run and its ledger, one document, a table, a shard, a plan or a cursor. Shards need the core install only."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from corpusmill.pipeline.engine.state import RUN
+from corpusmill.pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.run import Run
+
+CELL = 60
+"""Characters of a value in a printed table."""
+
+
+def show(options: argparse.Namespace) -> Iterator[str]:
+    """Lines for `corpusmill show`."""
+    path = Path(options.path)
+    columns = [name.strip() for name in options.columns.split(",")] if options.columns else None
+    if path.is_dir() and (path / RUN).is_file():
+        from corpusmill.pipeline.run import Run
+
+        run = Run(path)
+        if options.document:
+            yield from document_lines(run, options.document, options.json)
+        elif columns or options.reason:
+            yield from run_rows(run, columns, options.which, options.reason, options.rows, options.json)
+        else:
+            yield from run_lines(run, options.json)
+    elif path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(path)
+        head = next(file.iter_batches(batch_size=max(1, options.rows), columns=columns), None)
+        yield f"{file.metadata.num_rows:,} rows, {file.metadata.num_row_groups} row groups"
+        yield from table_lines(head.to_pylist() if head is not None else [], options.json)
+    elif path.suffix == ".arrow":
+        yield from arrow_lines(path, options.rows, columns, options.json)
+    else:
+        yield from stream_lines(path)
+
+
+def closing_lines(run: Run) -> list[str]:
+    """What a finished run ends with: the whole way in one line a stage, and where things are."""
+    lines = [
+        "",
+        *funnel_lines(run.ledger()),
+        "",
+        f"documents and layers: {run.out}",
+        f"look: corpusmill show {run.out} --which dropped --columns url,stage,reason",
+    ]
+    plan = run.out / "shards" / "plan.json"
+    return [*lines, f"stream: {plan}"] if plan.is_file() else lines
+
+
+def funnel_lines(ledger: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
+    """One line a stage with all its reasons below; the sums of the ledger."""
+    lines = []
+    for stage, counts in ledger:
+        entered, kept = counts["in"], counts["kept"]
+        lines.append(
+            f"{stage:<14} {entered:>10,} in {kept:>10,} kept {100 * kept / entered if entered else 0:6.1f} %"
+        )
+        reasons = Counter({name: n for name, n in counts.items() if name.startswith(("dropped.", "failed."))})
+        lines += [
+            f"{'':<16}{n:>8,}  {name}"
+            for name, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        ]
+    return lines
+
+
+def run_lines(run: Run, as_json: bool) -> Iterator[str]:
+    """Ledger, records and layers of a run."""
+    if as_json:
+        stages = [{"stage": stage, **counts} for stage, counts in run.ledger()]
+        yield json.dumps({"complete": run.state.complete, "records": run.records(), "ledger": stages})
+        return
+    yield f"{run.out}: {'complete' if run.state.complete else 'NOT complete: run the same command again'}, seed {run.state.seed}"
+    yield from funnel_lines(run.ledger())
+    others = {
+        name: n
+        for name, n in run.records().items()
+        if not name.startswith(("kept", "dropped", "failed", "rows"))
+    }
+    if others:
+        yield "counted beside rows: " + ", ".join(f"{name} {n:,}" for name, n in others.items())
+    yield "layers in force:"
+    for stage in run.state.stages:
+        yield f"  {stage.name:<24} {stage.kind:<10} {stage.folder}"
+
+
+def run_rows(
+    run: Run, columns: list[str] | None, which: str, reason: str | None, rows: int, as_json: bool
+) -> Iterator[str]:
+    """The first rows of a run that fit, with columns of any layer."""
+    import pyarrow.compute as pc
+
+    names = columns or ["url", "stage", "reason"]
+    asked = [*names, *(["reason"] if reason and "reason" not in names else [])]
+    found: list[dict[str, Any]] = []
+    for table in run.tables(asked, "dropped" if reason else which):
+        if reason:
+            table = table.filter(pc.equal(table["reason"], reason))
+        found += table.slice(0, rows - len(found)).select(names).to_pylist()
+        if len(found) >= rows:
+            break
+    yield from table_lines(found, as_json)
+
+
+def document_lines(run: Run, wanted: str, as_json: bool) -> Iterator[str]:
+    from corpusmill.pipeline.run import describe_document
+
+    described = describe_document(run, wanted)
+    if as_json:
+        yield json.dumps({key: plain(value) for key, value in described.items()}, ensure_ascii=False)
+        return
+    for key, value in described.items():
+        if value is not None:
+            text = str(plain(value))
+            yield f"{key:<28} {text if len(text) <= 2000 else text[:2000] + ' ...'}"
+
+
+def arrow_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
+    """An Arrow IPC file: its schema's metadata and first rows."""
+    with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+        count = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+        yield f"{count:,} rows in {reader.num_record_batches} blocks"
+        for key, value in (reader.schema.metadata or {}).items():
+            yield f"  {key.decode()}: {value.decode()[:200]}"
+        if reader.num_record_batches:
+            head = pa.Table.from_batches([reader.get_batch(0)]).slice(0, rows)
+            yield from table_lines((head.select(columns) if columns else head).to_pylist(), as_json)
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """A plan (components, weights, phases) or a cursor."""
+    if path.suffix == ".json" and path.is_file() and path.name != "plan.json":
+        yield from (f"{key}: {value}" for key, value in json.loads(path.read_text(encoding="utf-8")).items())
+        return
+    for place in (path, path / "plan.json", path / "shards" / "plan.json"):
+        if place.is_file():
+            yield json.dumps(json.loads(place.read_text(encoding="utf-8")), indent=1)
+            return
+    raise InputError(
+        f"{path}: nothing to show; name a run's folder, a .parquet or .arrow file, plan.json or a cursor"
+    )
+
+
+def locate_lines(path: str, first: int, last: int | None, as_json: bool) -> Iterator[str]:
+    """For each sample: component, shard, row, and the pages of its pieces with file, offset and length."""
+    from dataclasses import asdict
+
+    from corpusmill.shards.locate import locate
+
+    for sample in locate(path, first, last):
+        value = asdict(sample)
+        if as_json:
+            yield json.dumps(
+                {key: plain(item) for key, item in value.items()}, ensure_ascii=False, default=plain
+            )
+            continue
+        pieces = value.pop("pieces")
+        yield "  ".join(f"{key} {item}" for key, item in value.items())
+        for piece in pieces:
+            yield "    " + "  ".join(f"{key} {plain(item)}" for key, item in piece.items())
+
+
+def plain(value: Any) -> Any:
+    """A value for JSON and for people: bytes as hex, dates in ISO form."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def table_lines(rows: Iterable[Mapping[str, Any]], as_json: bool) -> Iterator[str]:
+    """Aligned columns, one line a row; or JSON lines with whole values."""
+    values = [{key: plain(value) for key, value in row.items()} for row in rows]
+    if as_json:
+        yield from (json.dumps(row, ensure_ascii=False, default=plain) for row in values)
+        return
+    if not values:
+        yield "no rows"
+        return
+    cells = [[_cell(row[key]) for key in row] for row in values]
+    names = list(values[0])
+    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
+    for line in [names, *cells]:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    text = " ".join(str("" if value is None else value).split())
+    return "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text)[:CELL]

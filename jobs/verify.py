@@ -1,0 +1,74 @@
+"""Check what stands against what was recorded: length and xxh3 of every file of a run, then the shards' own blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corpusmill.pipeline.engine.manifest import SPENT, read_manifest
+from corpusmill.pipeline.engine.state import RUN, need_state
+from corpusmill.pipeline.engine.store import hash_bytes, hash_file
+from corpusmill.pipeline.errors import InputError
+
+
+def verify(path: Path) -> tuple[list[str], int]:
+    """(findings, files checked) for OUT of a run or a folder of shards. Every finding names its file and what redoes it."""
+    if (path / RUN).is_file():
+        findings, checked = verify_run(path)
+        shards = path / "shards" / "plan.json"
+        if shards.is_file():
+            findings += _verify_shards(shards.parent)
+        return findings, checked
+    folder = path.parent if path.name == "plan.json" else path
+    if not (folder / "plan.json").is_file():
+        raise InputError(f"{path} is neither a run (no {RUN}) nor a folder of shards (no plan.json)")
+    found = _verify_shards(folder)
+    return found, sum(1 for file in folder.rglob("*") if file.is_file())
+
+
+def verify_run(out: Path) -> tuple[list[str], int]:
+    """Every file that the manifests in force name."""
+    findings: list[str] = []
+    checked = 0
+    for stage in need_state(out).stages:
+        folder = out / stage.folder
+        manifest = read_manifest(folder)
+        if manifest is None:
+            findings.append(f"{folder}: its manifest is missing or damaged: run the same command again")
+            continue
+        if (folder / SPENT).exists():
+            continue
+        records = [
+            (file.name, file.size_bytes, file.xxh3)
+            for result in manifest.results.values()
+            for file in result.files
+        ]
+        for name, size, digest in records:
+            checked += 1
+            findings += _check(folder / name, size, digest)
+        for name, digest in manifest.sealed.items():
+            checked += 1
+            file = folder / name
+            if not file.is_file() or hash_bytes(file.read_bytes()) != digest:
+                findings.append(
+                    f"{file}: missing or changed: delete {folder / '_manifest.json'} and run the same command again"
+                )
+    return findings, checked
+
+
+def _check(file: Path, size: int, digest: str) -> list[str]:
+    again = "delete it and run the same command again"
+    if not file.is_file():
+        return [f"{file}: missing: run the same command again"]
+    if file.stat().st_size != size:
+        return [f"{file}: {file.stat().st_size:,} bytes, recorded {size:,}: {again}"]
+    return (
+        []
+        if hash_file(file) == digest
+        else [f"{file}: its bytes have changed since they were written: {again}"]
+    )
+
+
+def _verify_shards(folder: Path) -> list[str]:
+    from corpusmill.shards.verify import verify as verify_shards
+
+    return [str(finding) for finding in verify_shards(folder)]
