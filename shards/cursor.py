@@ -1,0 +1,75 @@
+"""Where a stream stands: about 100 bytes, the same on every rank, whatever the number of ranks, workers or the batch size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.plan import Plan
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """`next` is the first sample not yet handed out; `quarantine` None means that no quarantine list was in force."""
+
+    plan: str
+    next: int
+    quarantine: str | None = None
+    v: int = VERSION
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_json(self) -> str:
+        return json.dumps(self.state(), separators=(",", ":"))
+
+
+def read_cursor(value: Cursor | dict[str, Any] | str) -> Cursor:
+    """A cursor from its JSON or dict form; raises CursorError when it is none."""
+    if isinstance(value, Cursor):
+        return value
+    try:
+        found = json.loads(value) if isinstance(value, str) else dict(value)
+        cursor = Cursor(**found)
+    except (ValueError, TypeError) as error:
+        raise CursorError(f"not a cursor: {value!r} ({error}); pass what `.cursor` gave") from error
+    if cursor.v != VERSION:
+        raise CursorError(
+            f"cursor is of version {cursor.v!r}, this version reads {VERSION}: resume with the one that wrote it"
+        )
+    if type(cursor.plan) is not str or type(cursor.next) is not int or cursor.next < 0:
+        raise CursorError(f"not a cursor: {value!r}; pass what `.cursor` gave")
+    return cursor
+
+
+def start_of(cursor: Cursor | dict[str, Any] | str | None, plan: Plan, where: str) -> int:
+    """The sample to go on from; raises CursorError when the cursor's plan is not `plan` up to there."""
+    if cursor is None:
+        return 0
+    cursor = read_cursor(cursor)
+    if cursor.quarantine is not None:
+        raise CursorError(
+            f"cursor was made under quarantine list {cursor.quarantine[:8]}; {where} has none: restore the list"
+        )
+    if plan.samples is not None and cursor.next > plan.samples:
+        raise CursorError(
+            f"cursor stands at sample {cursor.next}, {where} ends at {plan.samples}: pass the plan it was made with"
+        )
+    if cursor.plan == plan.id:
+        return cursor.next
+    known = {past.id: past.start for past in plan.past}
+    if cursor.plan not in known:
+        raise CursorError(
+            f"cursor was made for plan {cursor.plan[:8]}, {where} is {plan.id[:8]}: they may differ from sample 0 on; "
+            "pass the plan it was made with, or start this one without a cursor"
+        )
+    if cursor.next > known[cursor.plan]:
+        raise CursorError(
+            f"cursor was made for plan {cursor.plan[:8]} and stands at sample {cursor.next}, {where} is {plan.id[:8]}: they differ "
+            f"from sample {known[cursor.plan]} on; change weights at {cursor.next} or later, or pass the plan it was made with"
+        )
+    return cursor.next

@@ -1,0 +1,296 @@
+"""The plan of a stream: components, phases and seed. Sample n of a plan is the same row for ever, on any number of ranks.
+
+`plan.json` stands in OUT/shards and names its components' folders relative to itself. Its id is a hash of its content.
+`past` lists earlier plans (id, first sample that may differ): a cursor made with one of them still fits while it stands
+before that sample. Everything that can go wrong with amounts goes wrong here, when the plan is made: a component that would
+be read more often than its `max_epochs` is an error with its figures, or ends the stream there (`exhaust: stop`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from corpusmill.pipeline.errors import BudgetError, ShardError
+from corpusmill.shards.layout import PLAN_FILE, Manifest, canonical, content_hash
+from corpusmill.shards.mixture import PPB, Mixture, Step
+from corpusmill.shards.order import ORDER_VERSION
+
+FORMAT = "corpusmill/plan/v1"
+RAMP_STEPS = 64
+
+
+@dataclass(frozen=True)
+class Component:
+    """`manifest` is the manifest's hash; `max_epochs` None means that nothing limits how often it is read."""
+
+    name: str
+    folder: str
+    manifest: str
+    rows: int
+    blocks: int
+    max_epochs: int | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """From sample `start` on the weights hold; with a `ramp` they move there from the phase before, over so many samples."""
+
+    start: int
+    weights_ppb: dict[str, int]
+    ramp: int = 0
+
+
+@dataclass(frozen=True)
+class Past:
+    """An earlier plan that gives the same samples below `start`."""
+
+    id: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`samples` is where the stream ends; None means never. `window` is in blocks. Token ids are of `dtype`."""
+
+    seed: int
+    window: int
+    sequence_length: int
+    dtype: str
+    eos: int
+    components: tuple[Component, ...]
+    phases: tuple[Phase, ...]
+    samples: int | None = None
+    past: tuple[Past, ...] = field(default=())
+
+    def mixture(self) -> Mixture:
+        """Quotas of the components, in their order in the plan."""
+        return Mixture(_steps(self.phases, [component.name for component in self.components]))
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "order_version": ORDER_VERSION,
+            "seed": self.seed,
+            "window": self.window,
+            "sequence_length": self.sequence_length,
+            "dtype": self.dtype,
+            "eos": self.eos,
+            "components": [vars(component) for component in self.components],
+            "phases": [{"from": p.start, "ramp": p.ramp, "weights_ppb": p.weights_ppb} for p in self.phases],
+            "samples": self.samples,
+            "past": [{"id": past.id, "from": past.start} for past in self.past],
+        }
+
+    @property
+    def id(self) -> str:
+        """32 hex digits; equal for equal content."""
+        return content_hash(canonical(self.content()))[:32]
+
+    def encode(self) -> bytes:
+        """The bytes of plan.json."""
+        return canonical({**self.content(), "id": self.id})
+
+
+def compile_plan(
+    components: Sequence[tuple[str, Manifest]],
+    phases: Sequence[Phase],
+    *,
+    seed: int,
+    window: int = 16,
+    samples: int | None = None,
+    max_epochs: Mapping[str, int] | None = None,
+    exhaust: str = "repeat",
+) -> Plan:
+    """A checked plan of components given as (folder relative to plan.json, manifest); their order does not matter.
+
+    `max_epochs` limits a component by name. `exhaust: repeat` raises BudgetError when `samples` needs more than that;
+    `stop` ends the stream before the first component would go over (one epoch each where no limit is given).
+    """
+    if not components:
+        raise ShardError("a plan needs at least one component; shard some documents first")
+    limits = dict(max_epochs or {})
+    ordered = sorted(components, key=lambda item: item[1].name)
+    first = ordered[0][1]
+    for _, manifest in ordered:
+        _same_kind(first, manifest)
+    plan = Plan(
+        seed=seed,
+        window=window,
+        sequence_length=first.sequence_length,
+        dtype=first.dtype,
+        eos=first.eos,
+        components=tuple(
+            Component(
+                m.name, folder, m.hash, m.rows, m.blocks, limits.pop(m.name, 1 if exhaust == "stop" else None)
+            )
+            for folder, m in ordered
+        ),
+        phases=tuple(phases),
+        samples=samples,
+    )
+    if limits:
+        raise ShardError(
+            f"max_epochs names {', '.join(sorted(limits))}, which the plan does not hold; it holds {_names(plan)}"
+        )
+    _check(plan, "the plan")
+    most = capacity(plan)
+    if samples is not None and most is not None and samples > most and exhaust == "repeat":
+        raise BudgetError(_over_budget(plan, samples, most))
+    return replace(plan, samples=most if samples is None else samples if most is None else min(samples, most))
+
+
+def capacity(plan: Plan) -> int | None:
+    """The most samples that keep every component within its `max_epochs`; None when none has a limit that is ever reached."""
+    mixture = plan.mixture()
+    limits = [None if c.max_epochs is None else c.rows * c.max_epochs for c in plan.components]
+    last = mixture.steps[-1]
+
+    def fits(samples: int) -> bool:
+        counts = mixture.counts(samples)
+        return all(limit is None or count <= limit for count, limit in zip(counts, limits, strict=True))
+
+    low, high = 0, last.start + 1
+    if all(limit is None or not weight for limit, weight in zip(limits, last.weights, strict=True)) and fits(
+        last.start
+    ):
+        return None
+    while fits(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def find_plan(path: str | Path) -> Path:
+    """plan.json for `path`, which is OUT, OUT/shards or the file itself."""
+    path = Path(path)
+    places = [path] if path.suffix == ".json" else [path / PLAN_FILE, path / "shards" / PLAN_FILE]
+    for place in places:
+        if place.is_file():
+            return place
+    raise ShardError(
+        f"no plan at {' or '.join(map(str, places))}; run a recipe with shard and mix, or pass the plan's path"
+    )
+
+
+def read_plan(path: Path) -> Plan:
+    """Raises ShardError when the file is damaged, edited without its id, or made for another version."""
+    try:
+        value = json.loads(path.read_bytes())
+        if value["format"] != FORMAT or value["order_version"] != ORDER_VERSION:
+            raise ShardError(
+                f"{path} is of format {value['format']!r}, order {value['order_version']!r}; this version reads {FORMAT}, "
+                f"order {ORDER_VERSION}: use the version that wrote it, or run mix again"
+            )
+        plan = Plan(
+            **{
+                name: value[name] for name in ("seed", "window", "sequence_length", "dtype", "eos", "samples")
+            },
+            components=tuple(Component(**component) for component in value["components"]),
+            phases=tuple(Phase(p["from"], p["weights_ppb"], p["ramp"]) for p in value["phases"]),
+            past=tuple(Past(p["id"], p["from"]) for p in value["past"]),
+        )
+        _check(plan, str(path))
+        stated = value["id"]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ShardError(
+            f"{path} cannot be read as a plan ({error!r}); restore it or run mix again"
+        ) from error
+    if plan.id != stated:
+        raise ShardError(
+            f"{path} was edited: its id is {stated}, its content's {plan.id}; restore it or run mix again"
+        )
+    return plan
+
+
+def _check(plan: Plan, where: str) -> None:
+    names = [component.name for component in plan.components]
+    if not names or names != sorted(set(names)):
+        raise ShardError(f"{where}: components must be there, sorted and named once; found {names}")
+    if plan.window < 1 or (plan.samples is not None and plan.samples < 0):
+        raise ShardError(f"{where}: window {plan.window} or samples {plan.samples} is too small")
+    for component in plan.components:
+        folder = PurePosixPath(component.folder)
+        if folder.is_absolute() or ".." in folder.parts:
+            raise ShardError(
+                f"{where}: component {component.name} lies outside the plan's folder: {component.folder}"
+            )
+        if component.rows < 1:
+            raise ShardError(f"{where}: component {component.name} has no rows; leave it out")
+    starts = [phase.start for phase in plan.phases]
+    if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
+        raise ShardError(f"{where}: phases must start at sample 0 and rise; they start at {starts}")
+    for i, phase in enumerate(plan.phases):
+        _check_phase(plan, i, phase, where)
+
+
+def _check_phase(plan: Plan, i: int, phase: Phase, where: str) -> None:
+    at = f"{where}: phase from sample {phase.start}"
+    if unknown := sorted(set(phase.weights_ppb) - {component.name for component in plan.components}):
+        raise ShardError(f"{at} names {', '.join(unknown)}, which it does not hold; it holds {_names(plan)}")
+    if any(type(weight) is not int or weight < 0 for weight in phase.weights_ppb.values()):
+        raise ShardError(f"{at}: weights must be whole parts in 10^9, none negative")
+    if (total := sum(phase.weights_ppb.values())) != PPB:
+        raise ShardError(f"{at}: weights add up to {total}, not {PPB}")
+    end = plan.phases[i + 1].start if i + 1 < len(plan.phases) else None
+    if phase.ramp < 0 or (phase.ramp and i == 0) or (end is not None and phase.start + phase.ramp > end):
+        raise ShardError(
+            f"{at}: a ramp of {phase.ramp} samples needs a phase before it and must end with its own"
+        )
+
+
+def _steps(phases: Sequence[Phase], names: Sequence[str]) -> list[Step]:
+    """Phases as steps of constant weights; a ramp becomes up to 64 equal steps, each at the weights of its middle."""
+    steps: list[Step] = []
+    for phase in phases:
+        goal = tuple(phase.weights_ppb.get(name, 0) for name in names)
+        count = min(RAMP_STEPS, phase.ramp)
+        source = steps[-1].weights if steps else goal
+        for i in range(count):
+            part = [
+                ((2 * count - 2 * i - 1) * a + (2 * i + 1) * b, 2 * count)
+                for a, b in zip(source, goal, strict=True)
+            ]
+            steps.append(Step(phase.start + phase.ramp * i // count, _whole(part)))
+        steps.append(Step(phase.start + phase.ramp, goal))
+    return steps
+
+
+def _whole(parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Fractions that add up to PPB, as integers that do: the largest remainders are rounded up, the first on a tie."""
+    floors = [numerator // denominator for numerator, denominator in parts]
+    order = sorted(range(len(parts)), key=lambda i: (-(parts[i][0] % parts[i][1]), i))
+    up = set(order[: PPB - sum(floors)])
+    return tuple(floor + (i in up) for i, floor in enumerate(floors))
+
+
+def _same_kind(first: Manifest, other: Manifest) -> None:
+    for name in ("sequence_length", "dtype", "eos", "vocab_size", "tokenizer_sha256"):
+        mine, theirs = getattr(first, name), getattr(other, name)
+        if mine != theirs:
+            raise ShardError(
+                f"components {first.name} and {other.name} cannot be mixed: {name} is {mine} and {theirs}; shard both alike"
+            )
+
+
+def _over_budget(plan: Plan, samples: int, most: int) -> str:
+    counts = plan.mixture().counts(samples)
+    over = [
+        f"{c.name} {count / c.rows:.2f} epochs of {c.max_epochs}"
+        for c, count in zip(plan.components, counts, strict=True)
+        if c.max_epochs is not None and count > c.rows * c.max_epochs
+    ]
+    return (
+        f"{samples} samples need more than there is: {', '.join(over)}; "
+        f"{most} samples fit: lower the budget or those weights, raise max_epochs, or set exhaust: stop"
+    )
+
+
+def _names(plan: Plan) -> str:
+    return ", ".join(component.name for component in plan.components)
