@@ -1,0 +1,133 @@
+"""Commits, manifests, whole-object puts and input files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from corpusmill.pipeline.engine.driver import TASK_SECONDS, group_units
+from corpusmill.pipeline.engine.inputs import find_inputs, fixed_prefix
+from corpusmill.pipeline.engine.manifest import (
+    damaged_units,
+    read_commits,
+    read_manifest,
+    write_commit,
+    write_manifest,
+)
+from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
+from corpusmill.pipeline.engine.store import put, sweep
+from corpusmill.pipeline.errors import InputError, RecipeError
+from corpusmill.pipeline.recipe import Input
+
+
+def result(unit: int, size: int = 3) -> Result:
+    return Result(unit, (FileRecord(f"part-{unit}", 1, size, "00"),), 1, {"kept": 1}, {"first": unit})
+
+
+def test_commits_come_back_whole_and_a_later_round_wins(tmp_path: Path) -> None:
+    write_commit(tmp_path, [result(0), result(1)])
+    write_commit(tmp_path, [result(1, size=9)], again=1)
+    done = read_commits(tmp_path)
+    assert done == {0: result(0), 1: result(1, size=9)}
+
+
+def test_a_manifest_has_the_same_bytes_whatever_the_order_of_results(tmp_path: Path) -> None:
+    for name, order in (("a", [0, 1, 2]), ("b", [2, 0, 1])):
+        write_manifest(
+            tmp_path / name, "s", "f", {"v": 1}, {unit: result(unit) for unit in order}, {"seal": b"x"}
+        )
+    for file in ("_manifest.json", "_manifest.parquet"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    manifest = read_manifest(tmp_path / "a")
+    assert (
+        manifest is not None
+        and manifest.results == {unit: result(unit) for unit in range(3)}
+        and manifest.counts == {"kept": 3}
+    )
+
+
+def test_a_manifest_whose_table_was_changed_does_not_stand(tmp_path: Path) -> None:
+    write_manifest(tmp_path, "s", "f", {}, {0: result(0)}, {})
+    table = tmp_path / "_manifest.parquet"
+    table.write_bytes(table.read_bytes()[:-1] + b"x")
+    assert read_manifest(tmp_path) is None
+
+
+def test_missing_and_cut_files_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "part-0").write_bytes(b"abc")
+    (tmp_path / "part-1").write_bytes(b"ab")
+    assert damaged_units(tmp_path, {unit: result(unit) for unit in range(3)}) == [1, 2]
+
+
+def test_a_put_that_fails_leaves_neither_the_file_nor_a_temporary_one(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    with pytest.raises(TypeError):
+        put(target, "not bytes")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".tmp-1-x").write_bytes(b"left by a killed writer")
+    put(target, b"whole")
+    sweep(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_tasks_are_consecutive_units_and_small_runs_still_feed_all_workers() -> None:
+    units = [Unit(i, 10) for i in range(16)]
+    for workers in (1, 2, 5):
+        groups = group_units(units, 1e6, workers)
+        assert [unit for group in groups for unit in group] == units
+        assert len(groups) >= workers
+    big = group_units([Unit(i, int(TASK_SECONDS * 1e6)) for i in range(3)], 1e6, 1)
+    assert [len(group) for group in big] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("path", "prefix"),
+    [
+        ("a/b/*.gz", "a/b/"),
+        ("a/b*/c.gz", "a/"),
+        ("*.gz", ""),
+        ("a/b/c.gz", "a/b/"),
+        ("/x/**/y?.gz", "/x/"),
+        ("a/[bc]/d", "a/"),
+    ],
+)
+def test_the_fixed_prefix_ends_before_the_first_wildcard(path: str, prefix: str) -> None:
+    assert fixed_prefix(path) == prefix
+
+
+def test_inputs_are_sorted_by_source_and_relative_path_and_known_by_content(tmp_path: Path) -> None:
+    for name in ("b", "a", "c/d"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode() * 100_000)
+    files = find_inputs([Input(f"{tmp_path}/**/*", "web"), Input(str(tmp_path / "a"), "also")])
+    assert [(file.source, file.relative, file.named) for file in files] == [
+        ("also", "a", True),
+        ("web", "a", False),
+        ("web", "b", False),
+        ("web", "c/d", False),
+    ]
+    before = files[0].identity
+    with (tmp_path / "a").open("r+b") as file:
+        file.seek(50_000)
+        file.write(b"X")
+    assert find_inputs([Input(str(tmp_path / "a"), "also")])[0].identity != before
+
+
+def test_wrong_inputs_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="no inputs"):
+        find_inputs([])
+    with pytest.raises(InputError, match="no file matches"):
+        find_inputs([Input(f"{tmp_path}/*.warc.gz")])
+    with pytest.raises(InputError, match="cannot read"):
+        find_inputs([Input(f"{tmp_path}/missing.warc.gz")])
+    with pytest.raises(InputError, match="is a folder"):
+        find_inputs([Input(str(tmp_path))])
+    with pytest.raises(RecipeError, match="only files on this machine"):
+        find_inputs([Input("s3://bucket/x")])
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x").write_bytes(folder.encode())
+    with pytest.raises(RecipeError, match="another source"):
+        find_inputs([Input(f"{tmp_path}/one/*"), Input(f"{tmp_path}/two/*")])
+    os.symlink(tmp_path / "one" / "x", tmp_path / "one" / "y")
+    assert len(find_inputs([Input(f"{tmp_path}/one/x"), Input(f"{tmp_path}/one/*")])) == 2
