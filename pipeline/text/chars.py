@@ -27,6 +27,7 @@ UPPER: Final = 2048  # categories Lu, Lt
 DIGIT: Final = 4096  # category Nd
 FORMAT: Final = 8192  # category Cf: zero-width and direction characters, soft hyphen, byte order mark
 SENTENCE: Final = 16384  # a sentence ends after it, in the sense of FineWeb's sentence splitter
+ICON: Final = 32768  # category So: pictures, emoji, dingbats
 
 
 def _load() -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint32], str]:

@@ -80,6 +80,7 @@ def flags(code: int) -> int:
     found |= chars.FORMAT if category == "Cf" else 0
     found |= chars.UPPER if category in ("Lu", "Lt") else 0
     found |= chars.DIGIT if category == "Nd" else 0
+    found |= chars.ICON if category == "So" else 0
     named = unicodedata.name(char, "").startswith(NOSPACE_NAMES)
     found |= chars.NOSPACE if named and category[0] in "LM" else 0
     return found
