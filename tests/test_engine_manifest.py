@@ -1,6 +1,5 @@
 """Commits, manifests, whole-object puts and input files."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -129,5 +128,5 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         (tmp_path / folder / "x").write_bytes(folder.encode())
     with pytest.raises(RecipeError, match="another source"):
         find_inputs([Input(f"{tmp_path}/one/*"), Input(f"{tmp_path}/two/*")])
-    os.symlink(tmp_path / "one" / "x", tmp_path / "one" / "y")
+    (tmp_path / "one" / "y").symlink_to(tmp_path / "one" / "x")
     assert len(find_inputs([Input(f"{tmp_path}/one/x"), Input(f"{tmp_path}/one/*")])) == 2
