@@ -1,0 +1,1 @@
+"""Mixing: which share of the training samples each component gets, and the file that says so."""

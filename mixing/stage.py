@@ -1,0 +1,226 @@
+"""The recipe's `mix` stage: components and weights become mixture.yaml and the plan that a stream reads.
+
+Nothing is read but manifests, and no shard is rewritten: other weights cost seconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from corpusmill.mixing import weights as baselines
+from corpusmill.mixing.mixture import Exhaust, Given, decode_mixture, encode_mixture, load_mixture
+from corpusmill.pipeline.chain import Chain
+from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.errors import BudgetError, RecipeError
+from corpusmill.shards.layout import PLAN_FILE, Manifest, read_manifest
+from corpusmill.shards.mixture import PPB
+from corpusmill.shards.plan import Phase, Plan, compile_plan
+from corpusmill.shards.write import Write
+
+MIXTURE_FILE = "mixture.yaml"
+
+SPARE_SAMPLES = 4
+"""Samples that UniMax leaves below a component's last epoch: quotas are exact to 3, weights to one part in 10^9."""
+
+Baseline = Literal["proportional", "uniform", "unimax", "temperature"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Weights by name, by hand ({web: 0.7, books: 0.3}) or from a mixture file, for a budget of tokens or epochs.
+
+    Without a budget the stream ends after as many samples as there are rows, or where a component has been read `max_epochs` times.
+    """
+
+    weights: Baseline | dict[str, float] = "proportional"
+    file: str | None = None
+    temperature: float | None = None  # of `weights: temperature`; 1 is proportional, large is uniform
+    budget_tokens: int | None = None
+    epochs: float | None = None  # budget as a multiple of all tokens
+    max_epochs: int = 4  # repeating up to 4 times is about as good as new data (Muennighoff et al. 2023)
+    exhaust: Exhaust = "repeat"
+    window: int = 16  # blocks that are shuffled together
+
+    def extend(self, chain: Chain, name: str) -> None:
+        self._check(name)
+        writes = [stage.name for stage in chain.stages if isinstance(stage.operation, Write)]
+        if not writes:
+            raise RecipeError(f"{name}: there is nothing to mix; put a shard stage before it")
+        operation = WriteMixture(
+            shards=writes[-1],
+            weights=self.weights,
+            text=_read(self.file, name) if self.file else None,
+            temperature=self.temperature,
+            budget_tokens=self.budget_tokens,
+            epochs=self.epochs,
+            max_epochs=self.max_epochs,
+            exhaust=self.exhaust,
+            window=self.window,
+            seed=chain.seed,
+        )
+        chain.set(name, operation, reads=(writes[-1],))
+
+    def _check(self, name: str) -> None:
+        if self.file and self.weights != "proportional":
+            raise RecipeError(f"{name}: weights come from {self.file}; leave out weights, or file")
+        if (self.temperature is not None) != (self.weights == "temperature"):
+            raise RecipeError(
+                f"{name}: temperature goes with `weights: temperature`, and that needs one (1 is proportional)"
+            )
+        if self.budget_tokens is not None and self.epochs is not None:
+            raise RecipeError(f"{name}: budget_tokens and epochs both say how long to read; give one")
+        for key in ("budget_tokens", "epochs", "max_epochs", "window"):
+            value = getattr(self, key)
+            if value is not None and not 0 < value < float("inf"):
+                raise RecipeError(f"{name}: {key} is {value}; it has to be above 0")
+
+
+def _read(path: str, name: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{name}: mixture file {path} cannot be read ({error})") from error
+    load_mixture(text, path)  # what is wrong in itself is said before the first stage runs
+    return text
+
+
+@dataclass(frozen=True)
+class WriteMixture(SetOperation):
+    """Compiles the plan in the driver, from manifests alone; both files are published under their fixed names."""
+
+    shards: str
+    weights: Baseline | dict[str, float]
+    text: str | None
+    temperature: float | None
+    budget_tokens: int | None
+    epochs: float | None
+    max_epochs: int
+    exhaust: Exhaust
+    window: int
+    seed: int
+
+    libraries: ClassVar[tuple[str, ...]] = ("pyyaml",)
+
+    def models(self) -> dict[str, str]:
+        return {} if self.text is None else {MIXTURE_FILE: hashlib.sha256(self.text.encode()).hexdigest()}
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        return [Unit(0, 1)]
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        return io.result()
+
+    def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
+        folder = inputs.folder(self.shards)
+        slugs = sorted({result.extra["slug"] for result in inputs.results(self.shards).values()})
+        relative = folder.removeprefix(
+            "shards/"
+        )  # plan.json stands in OUT/shards, which can be moved as a whole
+        found = [(f"{relative}/{slug}", read_manifest(inputs.root / folder / slug)) for slug in slugs]
+        manifests = {manifest.name: manifest for _, manifest in found}
+        given = self._given(manifests)
+        plan = self._plan(found, given)
+        exhaust = given.exhaust or self.exhaust
+        budget = None if plan.samples is None else plan.samples * plan.sequence_length
+        return {
+            MIXTURE_FILE: encode_mixture(plan, manifests, budget, exhaust, given.evidence),
+            PLAN_FILE: plan.encode(),
+        }
+
+    def publish(self) -> dict[str, str]:
+        return {MIXTURE_FILE: MIXTURE_FILE, PLAN_FILE: f"shards/{PLAN_FILE}"}
+
+    def _given(self, manifests: Mapping[str, Manifest]) -> Given:
+        if self.text is None:
+            verdict = (
+                {"verdict": "manual"}
+                if isinstance(self.weights, dict)
+                else {"verdict": "baseline", "weights": self.weights}
+            )
+            return Given((Phase(0, self._weights(manifests)),), None, None, None, {}, verdict)
+        given = decode_mixture(self.text, manifests, MIXTURE_FILE)
+        if given.budget_tokens is not None and (self.budget_tokens is not None or self.epochs is not None):
+            raise RecipeError(
+                f"mix: {MIXTURE_FILE} states a budget of {given.budget_tokens} tokens, the recipe another; leave one out"
+            )
+        return given
+
+    def _weights(self, manifests: Mapping[str, Manifest]) -> dict[str, int]:
+        sizes = {name: manifest.rows for name, manifest in sorted(manifests.items())}
+        if isinstance(self.weights, dict):
+            unnamed = sorted(set(sizes) - set(self.weights))
+            if unnamed:
+                log.warning(
+                    "mix: no weight is given for %s: they are left out of the stream", ", ".join(unnamed)
+                )
+            return baselines.in_ppb(baselines.manual(self.weights, sizes, "mix: weights"))
+        if self.weights == "proportional":
+            return baselines.in_ppb(baselines.proportional(sizes))
+        if self.weights == "uniform":
+            return baselines.in_ppb(baselines.uniform(sizes))
+        if self.weights == "temperature":
+            return baselines.in_ppb(baselines.tempered(sizes, self.temperature or 1.0))
+        budget = self._samples(self.budget_tokens, manifests)
+        spare = SPARE_SAMPLES + budget // PPB
+        most = {name: max(1, size * self.max_epochs - spare) for name, size in sizes.items()}
+        return baselines.in_ppb(baselines.unimax(most, budget))
+
+    def _samples(self, budget_tokens: int | None, manifests: Mapping[str, Manifest]) -> int:
+        """How many rows to read: the budget's, else `epochs` times all there are."""
+        length = next(iter(manifests.values())).sequence_length
+        if budget_tokens is not None:
+            if budget_tokens < length:
+                raise RecipeError(f"mix: budget_tokens is {budget_tokens}, one sequence has {length}")
+            return budget_tokens // length
+        rows = sum(manifest.rows for manifest in manifests.values())
+        return max(1, int(rows * (self.epochs or 1)))
+
+    def _plan(self, found: list[tuple[str, Manifest]], given: Given) -> Plan:
+        manifests = {manifest.name: manifest for _, manifest in found}
+        limits = {name: given.max_epochs.get(name, self.max_epochs) for name in manifests}
+        stated = given.budget_tokens if given.budget_tokens is not None else self.budget_tokens
+        wanted = self._samples(stated, manifests)
+
+        def compiled(samples: int | None, exhaust: Exhaust) -> Plan:
+            seed = self.seed if given.seed is None else given.seed
+            return compile_plan(
+                found,
+                given.phases,
+                seed=seed,
+                window=self.window,
+                samples=samples,
+                max_epochs=limits,
+                exhaust=exhaust,
+            )
+
+        most = compiled(None, "stop").samples
+        if most is None or wanted <= most:
+            return compiled(wanted, given.exhaust or self.exhaust)
+        asked = stated is not None or self.epochs is not None
+        if asked and wanted > most + _slack(given.phases[-1]):
+            return compiled(
+                wanted, given.exhaust or self.exhaust
+            )  # an error that gives the epochs, or the end that `stop` asks for
+        if not most:
+            raise BudgetError(
+                "mix: a component has too few rows for its weight; lower the weight or raise max_epochs"
+            )
+        if not asked:
+            log.warning(
+                "mix: the stream ends after %d samples of %d, where a component has been read max_epochs times",
+                most,
+                wanted,
+            )
+        return compiled(most, given.exhaust or self.exhaust)
+
+
+def _slack(phase: Phase) -> int:
+    """Samples in which the rarest component gets 8: quotas and rounding put its last row a few samples off its share."""
+    return 8 * PPB // min(weight for weight in phase.weights_ppb.values() if weight) + 1
