@@ -1,0 +1,134 @@
+"""From a sample of a plan back to the web: its row, the documents in it, and where their bytes lie in the crawl.
+
+Reads the manifests, one block a sample and the row groups of the docs sidecar that hold its documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from corpusmill.pipeline.errors import CursorError, ShardError
+from corpusmill.shards.reader import ComponentReader, Shards
+
+_COLUMNS = ["doc", "id", "url", "source", "file", "offset", "length"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tokens `start` .. `end` - 1 of the row are tokens `token` .. of a document; `offset` and `length` are bytes of `file`.
+
+    `file` is below the input's fixed prefix. `url`, `file` and the byte range are None when the input had none.
+    """
+
+    start: int
+    end: int
+    token: int
+    document: int
+    id: str
+    url: str | None
+    source: str | None
+    file: str | None
+    offset: int | None
+    length: int | None
+
+
+@dataclass(frozen=True)
+class Located:
+    """One sample. `row` counts through the component, `block` through its blocks; `shard` is the file below the plan's folder."""
+
+    sample: int
+    component: str
+    epoch: int
+    shard: str
+    block: int
+    row: int
+    pieces: tuple[Piece, ...]
+
+    def value(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+def locate(path: str | Path, at: int, until: int | None = None) -> list[Located]:
+    """Samples `at` .. `until` - 1 (one when `until` is None) of the plan at `path`; raises CursorError beyond its end."""
+    shards = Shards(path)
+    stop = at + 1 if until is None else until
+    end = shards.plan.samples
+    if at < 0 or stop <= at or (end is not None and stop > end):
+        raise CursorError(
+            f"no samples {at} to {stop - 1}: the plan has {'no end' if end is None else f'0 to {end - 1}'}"
+        )
+    samples = shards.order.samples(at, stop)
+    sidecars = lru_cache(maxsize=8)(_Sidecar)
+    found = []
+    for i in range(stop - at):
+        reader = shards.components[int(samples.component[i])]
+        row = int(samples.row[i])
+        block = int(reader.block_of(np.array([row]))[0])
+        number = int(reader.blocks["shard"][block])
+        found.append(
+            Located(
+                at + i,
+                reader.component.name,
+                int(samples.epoch[i]),
+                f"{reader.component.folder}/{reader.manifest.shards[number].file}",
+                block,
+                row,
+                _pieces(reader, sidecars(reader, number), block, row),
+            )
+        )
+    return found
+
+
+class _Sidecar:
+    """Documents of one shard. They stand in the order of their index, so a document's place needs no search."""
+
+    def __init__(self, reader: ComponentReader, shard: int) -> None:
+        entry = reader.manifest.shards[shard]
+        self.path = reader.folder / entry.docs_file
+        self.first = sum(other.documents for other in reader.manifest.shards[:shard])
+        try:
+            self.file = pq.ParquetFile(self.path)
+        except (FileNotFoundError, pa.ArrowInvalid) as error:
+            raise ShardError(f"{self.path} cannot be read ({error}); restore it or shard again") from error
+        groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
+        self.starts = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)])
+        self.group = lru_cache(maxsize=4)(lambda i: self.file.read_row_group(i, columns=_COLUMNS))
+
+    def document(self, number: int) -> dict[str, Any]:
+        place = number - self.first
+        group = int(np.searchsorted(self.starts, place, side="right")) - 1
+        if not 0 <= place < int(self.starts[-1]):
+            raise ShardError(f"{self.path} has no document {number}; restore it or shard again")
+        row: dict[str, Any] = self.group(group).slice(place - int(self.starts[group]), 1).to_pylist()[0]
+        if row.pop("doc") != number:
+            raise ShardError(
+                f"{self.path} does not hold document {number} where it should; restore it or shard again"
+            )
+        return row
+
+
+def _pieces(reader: ComponentReader, sidecar: _Sidecar, block: int, row: int) -> tuple[Piece, ...]:
+    view = reader.view(block)
+    inside = row - view.first_row
+    ends, documents, tokens = (
+        _list(view.lists(name), inside) for name in ("doc_ends", "doc_ids", "doc_offsets")
+    )
+    pieces = []
+    for start, end, number, token in zip([0, *ends], ends, documents, tokens, strict=False):
+        document = sidecar.document(number)
+        pieces.append(Piece(start, end, token, number, document.pop("id").hex(), **document))
+    return tuple(pieces)
+
+
+def _list(column: tuple[Any, Any], row: int) -> list[int]:
+    offsets, values = column
+    values_of_row: list[int] = values[offsets[row] : offsets[row + 1]].tolist()
+    return values_of_row

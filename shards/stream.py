@@ -1,0 +1,197 @@
+"""Batches of a plan for one data-parallel rank, ahead of time by one thread, with a cursor that fits any other rank count.
+
+    for batch in stream("out", batch_size=512, dp_rank=rank, dp_size=ranks, cursor=saved):
+        batch["tokens"]                    # [512 / ranks, T + 1]
+
+Batch k of all ranks together is the next `batch_size` samples of the plan; a rank has one contiguous slice. What a batch holds
+depends on its first sample alone, so resuming anywhere costs the same as starting. The thread touches nothing that the caller does.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.cursor import Cursor, start_of
+from corpusmill.shards.pieces import DERIVED
+from corpusmill.shards.plan import Plan
+from corpusmill.shards.reader import Shards
+
+Batch = dict[str, npt.NDArray[Any]]
+
+_WAIT_S = 0.1  # how soon an idle prefetch thread notices that its stream was closed
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """Which part of each global batch a rank takes, and what it wants beside tokens."""
+
+    batch_size: int
+    dp_rank: int
+    dp_size: int
+    want: tuple[str, ...]
+
+    def batch(self, shards: Shards, start: int) -> Batch:
+        """This rank's slice of the global batch that begins at sample `start`."""
+        rows = self.batch_size // self.dp_size
+        first = start + self.dp_rank * rows
+        samples = shards.order.samples(first, first + rows)
+        batch: Batch = {"tokens": shards.tokens(samples)}
+        if self.want:
+            pieces = shards.pieces(samples)
+            batch.update((name, DERIVED[name](pieces)) for name in self.want)
+        return batch
+
+    def starts(self, plan: Plan, start: int, step: int = 1) -> Iterator[int]:
+        """First samples of the full batches from `start` on, every `step`-th; the same number on every rank."""
+        while plan.samples is None or start + self.batch_size <= plan.samples:
+            yield start
+            start += step * self.batch_size
+
+
+def slicing(plan: Plan, batch_size: int, dp_rank: int, dp_size: int, want: Sequence[str] = ()) -> Slicing:
+    """Raises CursorError for a batch that the ranks do not divide, a rank that is none, or an array that we do not make."""
+    if dp_size < 1 or not 0 <= dp_rank < dp_size:
+        raise CursorError(
+            f"dp_rank {dp_rank} of dp_size {dp_size}: ranks count from 0 to dp_size - 1, data-parallel ones only"
+        )
+    if batch_size < 1 or batch_size % dp_size:
+        below = batch_size // dp_size * dp_size
+        fits = " or ".join(str(size) for size in (below, below + dp_size) if size > 0)
+        raise CursorError(
+            f"batch_size {batch_size} (all ranks together) cannot be shared by {dp_size} ranks: use {fits}"
+        )
+    if plan.samples is not None and batch_size > plan.samples:
+        raise CursorError(
+            f"batch_size {batch_size} is more than the plan's {plan.samples} samples: use a smaller batch"
+        )
+    if unknown := sorted(set(want) - set(DERIVED)):
+        raise CursorError(f"want names {', '.join(unknown)}; a stream makes {', '.join(DERIVED)}")
+    return Slicing(batch_size, dp_rank, dp_size, tuple(want))
+
+
+def _plainly(shards: Shards, part: Slicing, start: int) -> Generator[Batch, None, None]:
+    for first in part.starts(shards.plan, start):
+        yield part.batch(shards, first)
+
+
+def _ahead(shards: Shards, part: Slicing, start: int, count: int) -> Generator[Batch, None, None]:
+    """Up to `count` batches made before they are asked for. The thread starts with the first and ends with the generator."""
+    made: queue.Queue[Batch | BaseException | None] = queue.Queue(count)
+    stop = threading.Event()
+    thread = threading.Thread(
+        target=_fill, args=(shards, part, start, made, stop), name="corpusmill-stream", daemon=True
+    )
+    thread.start()
+    try:
+        while (item := made.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stop.set()
+        if thread is not threading.current_thread():  # a garbage collector may run anywhere
+            thread.join()
+
+
+def _fill(
+    shards: Shards,
+    part: Slicing,
+    start: int,
+    made: queue.Queue[Batch | BaseException | None],
+    stop: threading.Event,
+) -> None:
+    def put(item: Batch | BaseException | None) -> bool:
+        while not stop.is_set():
+            try:
+                made.put(item, timeout=_WAIT_S)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    try:
+        for first in part.starts(shards.plan, start):
+            if not put(part.batch(shards, first)):
+                return
+        put(None)
+    except (
+        BaseException
+    ) as error:  # whatever it is, the reader of the stream must see it and not wait for ever
+        put(error)
+
+
+class Stream(Iterator[Batch]):
+    """An iterator of batches; `cursor` is where to go on after the last one handed out. Close it, or let it go out of scope."""
+
+    def __init__(self, shards: Shards, part: Slicing, start: int, prefetch: int) -> None:
+        self.shards = shards
+        self._part = part
+        self._next = start
+        self._batches = (
+            _ahead(shards, part, start, prefetch) if prefetch > 0 else _plainly(shards, part, start)
+        )
+        self._ended: BaseException | None = None
+
+    @property
+    def cursor(self) -> Cursor:
+        return Cursor(self.shards.plan.id, self._next)
+
+    @property
+    def batches_left(self) -> int | None:
+        """The same number on every rank; None when the plan has no end."""
+        samples = self.shards.plan.samples
+        return None if samples is None else max(0, samples - self._next) // self._part.batch_size
+
+    def __next__(self) -> Batch:
+        if self._ended is not None:
+            raise self._ended
+        try:
+            batch = next(self._batches)
+        except BaseException as error:
+            self._ended = error  # asked again, a stream that broke must not look like one that is over
+            raise
+        self._next += self._part.batch_size
+        return batch
+
+    def close(self) -> None:
+        """Stops the thread and waits for it; the cursor stays readable."""
+        self._batches.close()
+        self._ended = self._ended or StopIteration()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def stream(
+    path: str | Path,
+    batch_size: int = 512,
+    dp_rank: int = 0,
+    dp_size: int = 1,
+    cursor: Cursor | Mapping[str, Any] | str | None = None,
+    *,
+    want: Sequence[str] = (),
+    prefetch: int = 2,
+) -> Stream:
+    """Batches from `path` (OUT, OUT/shards or plan.json) for one data-parallel rank; `batch_size` counts all ranks' rows.
+
+    Each is a dict of arrays that are the caller's own: `tokens` [rows of this rank, T + 1] in the stored dtype, and what `want`
+    names: `loss_mask` and `position_ids` [rows, T], `cu_seqlens` (shards/pieces.py). A last batch that is not full is left out.
+    `prefetch` batches are made ahead by a thread; 0 means none. Raises ShardError and CursorError before the first batch where it can.
+    """
+    shards = Shards(path)
+    part = slicing(shards.plan, batch_size, dp_rank, dp_size, want)
+    return Stream(shards, part, start_of(cursor, shards.plan, str(shards.path)), prefetch)

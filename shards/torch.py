@@ -1,0 +1,146 @@
+"""The stream as a torch dataset and loader; the state is one cursor, kept by the process that trains.
+
+    loader = stream_loader("out", batch_size=512, dp_rank=rank, dp_size=ranks, num_workers=0)
+    loader.load_state_dict(saved)          # before the first batch
+    for batch in loader: ...
+    saved = loader.state_dict()            # counts batches handed out, not batches that workers have ready
+
+One thread is enough for most trainers (`num_workers=0`). Worker w of W makes batches w, w + W, ... of those to come, so the order
+is the same for any number of workers, and state saved with one number loads with another, on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.cursor import Cursor, start_of
+from corpusmill.shards.reader import Shards
+from corpusmill.shards.stream import Batch, Stream, slicing
+
+Tensors = dict[str, torch.Tensor]
+
+
+class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not followed by the type checker
+    """Whole batches (use it with `batch_size=None`): `tokens` int64 [rows of this rank, T + 1] and what `want` names.
+
+    Iterating again goes on where the last iteration stopped.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        batch_size: int = 512,
+        dp_rank: int = 0,
+        dp_size: int = 1,
+        cursor: Cursor | Mapping[str, Any] | str | None = None,
+        *,
+        want: Sequence[str] = (),
+        prefetch: int = 2,
+    ) -> None:
+        super().__init__()
+        shards = Shards(path)
+        self.path, self.plan = shards.path, shards.plan
+        self.prefetch = prefetch
+        self._part = slicing(self.plan, batch_size, dp_rank, dp_size, want)
+        self._next = start_of(cursor, self.plan, str(self.path))
+        self._began = self._counted = False
+        self._elsewhere = torch.zeros(
+            1, dtype=torch.bool
+        ).share_memory_()  # set by workers, read by the parent
+
+    def __iter__(self) -> Iterator[Tensors]:
+        worker = get_worker_info()
+        if worker is not None:
+            self._elsewhere[0] = True
+            yield from self._work(worker.id, worker.num_workers)
+            return
+        self._began = True
+        with Stream(Shards(self.path), self._part, self._next, self.prefetch) as batches:
+            for batch in batches:
+                self._next = batches.cursor.next
+                yield _tensors(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The cursor after the last batch handed out; equal on all ranks."""
+        if get_worker_info() is not None or (self._elsewhere[0] and not self._counted):
+            raise CursorError(
+                "a plain DataLoader with workers does not tell how many batches it handed out: use stream_loader"
+            )
+        return Cursor(self.plan.id, self._next).state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Raises CursorError when iteration has begun (workers would go on from the old place) or the plan is another."""
+        if self._began or self._elsewhere[0]:
+            raise CursorError(
+                "load_state_dict after iteration began would be ignored by what is on its way: load first, then iterate"
+            )
+        self._next = start_of(state, self.plan, str(self.path))
+
+    def begin(self) -> None:
+        """Called by the loader that counts for a dataset whose batches are made by workers."""
+        self._began = self._counted = True
+
+    def handed_out(self) -> None:
+        self._next += self._part.batch_size
+
+    def _work(self, worker: int, workers: int) -> Iterator[Tensors]:
+        shards = Shards(self.path)
+        first = self._next + worker * self._part.batch_size
+        for start in self._part.starts(self.plan, first, workers):
+            yield _tensors(self._part.batch(shards, start))
+
+
+class StreamLoader(DataLoader):  # type: ignore[misc]  # torch is not followed by the type checker
+    """A DataLoader over a StreamDataset that knows how many batches it has handed out, whatever its workers are doing."""
+
+    def __init__(self, dataset: StreamDataset, num_workers: int = 0, **options: Any) -> None:
+        if options.pop("persistent_workers", False):
+            raise CursorError(
+                "persistent workers keep the place of the first iteration: leave persistent_workers out"
+            )
+        super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
+
+    def __iter__(self) -> Iterator[Tensors]:
+        if not self.num_workers:
+            yield from super().__iter__()
+            return
+        self.dataset.begin()
+        for batch in super().__iter__():
+            self.dataset.handed_out()
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.dataset.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.dataset.load_state_dict(state)
+
+
+def stream_loader(
+    path: str | Path,
+    batch_size: int = 512,
+    dp_rank: int = 0,
+    dp_size: int = 1,
+    cursor: Cursor | Mapping[str, Any] | str | None = None,
+    *,
+    want: Sequence[str] = (),
+    num_workers: int = 0,
+    **options: Any,
+) -> StreamLoader:
+    """A loader with `state_dict` and `load_state_dict`; `options` go to torch's DataLoader (`pin_memory`, `prefetch_factor`, ...)."""
+    return StreamLoader(
+        StreamDataset(path, batch_size, dp_rank, dp_size, cursor, want=want), num_workers, **options
+    )
+
+
+def _tensors(batch: Batch) -> Tensors:
+    """Token ids become int64, which embeddings take; the other arrays keep their type."""
+    tensors = {name: torch.from_numpy(array) for name, array in batch.items() if name != "tokens"}
+    return {"tokens": torch.from_numpy(batch["tokens"].astype("int64")), **tensors}

@@ -1,0 +1,246 @@
+"""Everything that can be checked about shards without the documents they came from; each byte is read two or three times.
+
+The stream itself checks lengths when it opens and a block's hash before its first token; this looks at all of it at once:
+files against the manifest, blocks against their table, pieces against the sidecar, tokens against the vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.layout import (
+    BLOCKS_FILE,
+    DOCS,
+    MANIFEST,
+    Manifest,
+    ShardFile,
+    block_table,
+    read_blocks,
+    read_manifest,
+    schema,
+)
+from corpusmill.shards.plan import Component, find_plan, read_plan
+
+_CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong with `file` (below the plan's folder)."""
+
+    file: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.what}"
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """All pieces of one shard: row in the shard, first and last-but-one token in the row, document, token in the document."""
+
+    row: npt.NDArray[np.int64]
+    start: npt.NDArray[np.int64]
+    end: npt.NDArray[np.int64]
+    document: npt.NDArray[np.int64]
+    offset: npt.NDArray[np.int64]
+
+
+def verify(path: str | Path) -> list[Finding]:
+    """All that is wrong with the shards of the plan at `path` (OUT, OUT/shards or plan.json); [] when nothing is.
+
+    Raises ShardError only when there is no plan to go by.
+    """
+    place = find_plan(path)
+    try:
+        plan = read_plan(place)
+    except ShardError as error:
+        return [Finding(place.name, str(error))]
+    return [
+        Finding(f"{component.folder}/{name}", what)
+        for component in plan.components
+        for name, what in _component(place.parent / component.folder, component)
+    ]
+
+
+def _component(folder: Path, component: Component) -> Iterator[tuple[str, str]]:
+    """(file below `folder`, what is wrong with it), file by file."""
+    try:
+        manifest = read_manifest(folder)
+    except ShardError as error:
+        yield MANIFEST, str(error)
+        return
+    if manifest.hash != component.manifest:
+        yield MANIFEST, "is not the manifest that the plan was made for"
+    yield from _tokenizer(folder, manifest)
+    blocks = None
+    try:
+        blocks = read_blocks(folder, manifest)
+    except ShardError as error:
+        yield BLOCKS_FILE, str(error)
+    first_row = first_document = 0
+    for number, shard in enumerate(manifest.shards):
+        broken = list(_files(folder, shard, number, blocks))
+        yield from broken or _content(folder, manifest, number, (first_row, first_document), blocks)
+        first_row += shard.rows
+        first_document += shard.documents
+
+
+def _tokenizer(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    path = folder / manifest.tokenizer_file
+    if not path.is_file():
+        yield manifest.tokenizer_file, "is missing"
+    elif hashlib.sha256(path.read_bytes()).hexdigest() != manifest.tokenizer_sha256:
+        yield manifest.tokenizer_file, "is not the tokenizer that the shards were made with"
+
+
+def _files(folder: Path, shard: ShardFile, number: int, blocks: pa.Table | None) -> Iterator[tuple[str, str]]:
+    """Presence, length and hash of a shard and its sidecar; of a damaged shard also the blocks that are."""
+    for name, size, digest in (
+        (shard.file, shard.size_bytes, shard.xxh3),
+        (shard.docs_file, shard.docs_bytes, shard.docs_xxh3),
+    ):
+        path = folder / name
+        if not path.is_file():
+            yield name, "is missing"
+        elif path.stat().st_size != size:
+            yield name, f"has {path.stat().st_size} bytes, the manifest says {size}"
+        elif _hash(path) != digest:
+            damaged = (
+                _damaged_blocks(path, number, blocks) if name == shard.file and blocks is not None else []
+            )
+            where = f" (block {', '.join(map(str, damaged))})" if damaged else ""
+            yield name, f"is damaged: its hash is not the manifest's{where}"
+
+
+def _hash(path: Path) -> str:
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return str(digest.hexdigest())
+
+
+def _damaged_blocks(path: Path, number: int, blocks: pa.Table) -> list[int]:
+    """Component-wide numbers of the shard's blocks whose stored bytes have another hash."""
+    damaged = []
+    with path.open("rb") as file:
+        for i, block in enumerate(blocks.to_pylist()):
+            if block["shard"] == number:
+                file.seek(block["offset"])
+                if xxhash.xxh3_64_intdigest(file.read(block["length"])) != block["xxh3"]:
+                    damaged.append(i)
+    return damaged
+
+
+def _content(
+    folder: Path, manifest: Manifest, number: int, first: tuple[int, int], blocks: pa.Table | None
+) -> Iterator[tuple[str, str]]:
+    """A shard whose bytes are those of its manifest: does what they say agree?"""
+    shard = manifest.shards[number]
+    found = block_table(folder / shard.file, number, first[0])
+    if blocks is not None and not blocks.filter(pa.array(np.asarray(blocks["shard"]) == number)).equals(
+        found
+    ):
+        yield shard.file, "its blocks are not those of blocks.arrow"
+    docs = pq.read_table(folder / shard.docs_file)
+    if docs.schema.names[: len(DOCS)] != DOCS.names or docs.num_rows != shard.documents:
+        yield shard.docs_file, "its columns or its number of documents are not the manifest's"
+        return
+    if (np.asarray(docs["doc"]).astype(np.int64) != first[1] + np.arange(shard.documents)).any():
+        yield shard.docs_file, f"its documents are not numbered from {first[1]} on"
+        return
+    with pa.memory_map(str(folder / shard.file)) as source:
+        reader = pa.ipc.open_file(source)
+        if not reader.schema.equals(schema(manifest.sequence_length, manifest.dtype)):
+            yield shard.file, "has other columns than the format"
+            return
+        batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        if sum(batch.num_rows for batch in batches) != shard.rows:
+            yield shard.file, f"has not the {shard.rows} rows of its manifest"
+            return
+        tokens = np.asarray(docs["tokens"]).astype(np.int64)
+        firsts = np.asarray(docs["first_row"]).astype(np.int64) - first[0]
+        yield from ((shard.file, what) for what in _rows(manifest, batches, int(tokens.sum())))
+        yield from ((shard.file, what) for what in _sidecar(manifest, batches, tokens, firsts, first[1]))
+
+
+def _rows(manifest: Manifest, batches: list[pa.RecordBatch], total: int) -> Iterator[str]:
+    """Ids within the vocabulary, rows that overlap by one token, padding that is end-of-text."""
+    length, at = manifest.sequence_length, 0
+    last: int | None = None
+    for batch in batches:
+        rows = np.asarray(batch.column(0).values).reshape(batch.num_rows, length + 1)
+        if int(rows.max(initial=0)) >= manifest.vocab_size:
+            yield f"holds id {int(rows.max())}, the vocabulary ends at {manifest.vocab_size - 1}"
+        if (rows[1:, 0] != rows[:-1, -1]).any() or (last is not None and last != rows[0, 0]):
+            yield "its rows do not overlap by one token"
+        last = int(rows[-1, -1])
+        real = total - (at + np.arange(batch.num_rows)) * length
+        if (rows[np.arange(length + 1) >= real[:, None]] != manifest.eos).any():
+            yield "its padding is not end-of-text"
+        at += batch.num_rows
+
+
+def _sidecar(
+    manifest: Manifest,
+    batches: list[pa.RecordBatch],
+    tokens: npt.NDArray[np.int64],
+    first_rows: npt.NDArray[np.int64],
+    first_document: int,
+) -> Iterator[str]:
+    """The pieces of the rows, laid end to end, are the sidecar's documents from first to last."""
+    length = manifest.sequence_length
+    starts = np.concatenate([[0], np.cumsum(tokens)])
+    rows = sum(batch.num_rows for batch in batches)
+    if rows != max(1, -(-(int(starts[-1]) - 1) // length)):
+        yield f"has {rows} rows, its documents' {int(starts[-1])} tokens need another number"
+        return
+    pieces = _pieces(batches)
+    document = pieces.document - first_document
+    if document.min() < 0 or document.max() >= len(tokens):
+        yield "names documents that its sidecar does not have"
+        return
+    place = pieces.row * length + pieces.start
+    stop = np.minimum(pieces.row * length + length + 1, starts[document + 1])
+    if (place != starts[document] + pieces.offset).any() or (pieces.row * length + pieces.end != stop).any():
+        yield "its pieces are not those of its sidecar's documents"
+    elif len(np.unique(document)) != len(tokens):
+        yield "has no piece of some documents of its sidecar"
+    begins = np.maximum(starts[:-1] - 1, 0) // length
+    if (begins != first_rows).any():
+        yield "its documents do not begin in the rows that its sidecar gives"
+
+
+def _pieces(batches: list[pa.RecordBatch]) -> _Pieces:
+    columns: dict[str, list[npt.NDArray[Any]]] = {
+        name: [] for name in ("row", "start", "end", "document", "offset")
+    }
+    at = 0
+    for batch in batches:
+        offsets = np.asarray(batch.column(1).offsets).astype(np.int64)
+        end, document, offset = (np.asarray(batch.column(i).values).astype(np.int64) for i in (1, 2, 3))
+        start = np.concatenate([[0], end[:-1]])
+        start[offsets[:-1]] = 0
+        row = at + np.repeat(np.arange(batch.num_rows), np.diff(offsets))
+        for name, values in (
+            ("row", row),
+            ("start", start),
+            ("end", end),
+            ("document", document),
+            ("offset", offset),
+        ):
+            columns[name].append(values)
+        at += batch.num_rows
+    return _Pieces(**{name: np.concatenate(values) for name, values in columns.items()})
