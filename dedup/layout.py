@@ -1,0 +1,138 @@
+"""How the work is cut: groups of partitions and numbers of buckets, from row counts alone, so never from the number of workers.
+
+group         consecutive partitions whose records fit in `bucket_bytes`: what a scatter unit reads and a slice is made for
+hash bucket   content hashes;  key bucket  band keys;  pair bucket  candidates with the shingles to verify them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from corpusmill.pipeline.engine.stage import Inputs, Unit
+
+HASH_RECORD_BYTES = 40
+BAND_RECORD_BYTES = 28
+PRIORITY_BYTES = 8
+SHINGLE_BYTES_PER_STORED_BYTE = 4  # text inflates about threefold from zstd and makes 8 bytes of hash a word
+MOST_PAIR_BUCKETS = 4096
+
+U64 = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all stages of one dedup agree on. `stage` is its name in the recipe, `suffix` that of its measures."""
+
+    stage: str
+    bands: int
+    rows: int
+    scope: Literal["global", "source"]
+    priority: tuple[str, ...]
+    bucket_bytes: int
+    suffix: str = ""
+
+    def name(self, step: str) -> str:
+        return f"{self.stage}.{step}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`starts`: the first partition of each group."""
+
+    starts: tuple[int, ...]
+    hash_buckets: int
+    key_buckets: int
+    pair_buckets: int
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> Layout:
+        """The layout as a unit carries it."""
+        value = fields["layout"]
+        return Layout(
+            tuple(value["starts"]), value["hash_buckets"], value["key_buckets"], value["pair_buckets"]
+        )
+
+    def fields(self) -> dict[str, Any]:
+        return {
+            "starts": list(self.starts),
+            "hash_buckets": self.hash_buckets,
+            "key_buckets": self.key_buckets,
+            "pair_buckets": self.pair_buckets,
+        }
+
+    def group_of(self, numbers: U64) -> npt.NDArray[np.int64]:
+        """The group of each document number."""
+        parts = (numbers >> np.uint64(32)).astype(np.int64)
+        return np.asarray(np.searchsorted(np.array(self.starts, np.int64), parts, "right") - 1, np.int64)
+
+
+def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
+    """The layout, and a unit a group (weight: rows) for the stages that read partitions."""
+    results = inputs.results("documents")
+    rows = {part: results[part].rows for part in sorted(results)}
+    stored = sum(file.size_bytes for result in results.values() for file in result.files)
+    extra = PRIORITY_BYTES * len(shared.priority)
+    band_bytes = shared.bands * (BAND_RECORD_BYTES + extra)
+    groups = grouped(rows, max(band_bytes, HASH_RECORD_BYTES + extra), shared.bucket_bytes)
+    total = sum(rows.values())
+    layout = Layout(
+        starts=tuple(group[0] for group in groups),
+        hash_buckets=_buckets(total * (HASH_RECORD_BYTES + extra), shared.bucket_bytes),
+        key_buckets=_buckets(total * band_bytes, shared.bucket_bytes),
+        pair_buckets=min(
+            _buckets(stored * SHINGLE_BYTES_PER_STORED_BYTE, shared.bucket_bytes), MOST_PAIR_BUCKETS
+        ),
+    )
+    fields = {"layout": layout.fields()}
+    units = [Unit(i, sum(rows[part] for part in group), fields, group) for i, group in enumerate(groups)]
+    return layout, units
+
+
+def grouped(rows: Mapping[int, int], row_bytes: int, limit: int) -> list[tuple[int, ...]]:
+    """Consecutive partitions, as many as stay within `limit` bytes; a larger partition makes a group of its own."""
+    groups: list[list[int]] = []
+    filled = 0
+    for part in sorted(rows):
+        size = rows[part] * row_bytes
+        if not groups or filled + size > limit:
+            groups.append([])
+            filled = 0
+        groups[-1].append(part)
+        filled += size
+    return [tuple(group) for group in groups]
+
+
+def bucket_units(buckets: int, weight: int, layout: Layout, **fields: Any) -> list[Unit]:
+    """A unit a bucket; together they weigh `weight` bytes."""
+    return [Unit(i, weight // buckets + 1, {"layout": layout.fields(), **fields}) for i in range(buckets)]
+
+
+def file_name(unit: int) -> str:
+    """The Arrow file of a unit."""
+    return f"{unit:05d}.arrow"
+
+
+def file_names(count: int) -> list[str]:
+    return [file_name(unit) for unit in range(count)]
+
+
+def scramble(values: U64, buckets: int) -> npt.NDArray[np.int64]:
+    """A bucket for each number, evenly even where numbers are consecutive."""
+    mixed = values * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return np.asarray((mixed * np.uint64(0xD6E8FEB86659FD93) >> np.uint64(32)) % np.uint64(buckets), np.int64)
+
+
+def stored_bytes(inputs: Inputs, stage: str, suffix: str = "") -> int:
+    """Bytes in files of an earlier stage, for the weights of its readers."""
+    results: Sequence[Any] = list(inputs.results(stage).values())
+    return sum(file.size_bytes for result in results for file in result.files if file.name.endswith(suffix))
+
+
+def _buckets(total_bytes: int, bucket_bytes: int) -> int:
+    return max(1, -(-total_bytes // bucket_bytes))
