@@ -38,6 +38,7 @@ NOT_TEXT = frozenset(
         "palmos",
     }
 )
+KOREAN = ("cp949", "uhc")  # the detector's names for EUC-KR, which WHATWG does not list
 BAD_SHARE = 0.02
 """Undecodable share of the non-ASCII bytes up to which a label is believed: a page cut inside a character, a stray byte."""
 
@@ -109,9 +110,10 @@ def _detected(data: bytes, foreign: int) -> Decoded:
     # Markup is ASCII and drowns what is to be told apart: the detector sees the bytes outside of tags, if they are enough.
     bare = re.sub(rb"(?is)<(script|style)\b.*?</\1|<[^>]*>|\s+", b" ", data[: 1 << 18])
     for sample in (bare, data):
-        label = detect_encoding(sample, max_len=1 << 16, html5_compatible=False)
-        # The detector knows DOS code pages, the web does not: only what WHATWG names is believed.
-        found = codec(label) if label and map_encoding_to_html5(label, fallback_utf8=False) else None
+        label = detect_encoding(sample, max_len=1 << 16, html5_compatible=False) or ""
+        # The detector knows DOS code pages, the web does not: only what browsers read is believed.
+        web = label.lower() in KOREAN or map_encoding_to_html5(label, fallback_utf8=False)
+        found = codec(label) if web else None
         if found is not None:
             text = data.decode(found, "replace")
             if text.count("\ufffd") <= BAD_SHARE * foreign:

@@ -102,7 +102,8 @@ class GzipFraming:
         feed = b""
         while not inflater.eof:
             if not feed:
-                feed = self.source.read_at(read_to, CHUNK)
+                # Half of all members end within the first 16 KiB; what lies behind them would be copied in vain.
+                feed = self.source.read_at(read_to, CHUNK if total else CHUNK // 4)
                 read_to += len(feed)
                 if not feed:
                     raise Damaged("truncated")

@@ -65,7 +65,7 @@ def outcome_of(page: Page, settings: Settings, extract: Callable[[str], str | No
         return process(page, settings, extract)
     except MemoryError:
         return Outcome(failed="memory")
-    except Exception as error:
+    except BaseException as error:  # a panic of a Rust library is no Exception
         return Outcome(failed=f"exception:{type(error).__name__}")
 
 

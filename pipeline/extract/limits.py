@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 TAG = re.compile(
-    r"<(?:!--.*?(?:-->|\Z)|(script|style|textarea|title|noscript|xmp)\b.*?(?:</\1|\Z)|(/?)([a-z][a-z0-9:-]*)[^<>]*?(/?)>)",
+    r"<(?:!--.*?(?:-->|\Z)|(script|style)\b.*?(?:</\1|\Z)|(/?)([a-z][a-z0-9:-]*)[^<>]*?(/?)>)",
     re.IGNORECASE | re.DOTALL,
 )
 # Elements that hold nothing, or that the next one closes: written without end tags they do not nest.

@@ -2,7 +2,8 @@
 
 We frame records ourselves: fastwarc 2.0.1 ends a file at its first damaged member, and lets a cut last record, a wrong
 Content-Length and a member that holds no record pass without a word. Here each of these is a `Damage` with its place, and
-reading goes on at the next record that can be proved. The reader takes 1.3 % of the time of the fastest extractor.
+reading goes on at the next record that can be proved. A record costs 68 us (fastwarc: 31), beside 0.9 ms in the fastest
+extractor and 8 ms in trafilatura-fast (3,059 records with pages of 14 kB).
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ def parse_headers(data: bytes) -> tuple[dict[str, str], int]:
     if end is None:
         raise Damaged("truncated" if len(data) < HEADER_LIMIT else "header")
     headers: dict[str, str] = {}
-    for line in FOLD.sub(" ", data[: end.start()].decode("utf-8", "replace")).splitlines()[1:]:
+    text = data[: end.start()].decode("utf-8", "replace")
+    if "\n " in text or "\n\t" in text:
+        text = FOLD.sub(" ", text)
+    for line in text.split("\n")[1:]:
         name, _, value = line.partition(":")
         headers.setdefault(name.strip().lower(), value.strip())
     return headers, end.end()
