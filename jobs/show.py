@@ -93,6 +93,7 @@ def run_lines(run: Run, as_json: bool) -> Iterator[str]:
     }
     if others:
         yield "counted beside rows: " + ", ".join(f"{name} {n:,}" for name, n in others.items())
+    yield from damage_lines(run)
     yield "layers in force:"
     for stage in run.state.stages:
         yield f"  {stage.name:<24} {stage.kind:<10} {stage.folder}"
