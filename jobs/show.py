@@ -99,6 +99,23 @@ def run_lines(run: Run, as_json: bool) -> Iterator[str]:
         yield f"  {stage.name:<24} {stage.kind:<10} {stage.folder}"
 
 
+def damage_lines(run: Run, most: int = 20) -> Iterator[str]:
+    """Files that were refused and places that could not be read, with their offsets."""
+    lines = []
+    for result in run.manifest("documents").results.values():
+        refused = [kind.partition(".")[2] for kind in result.counts if kind.startswith("file_refused.")]
+        lines += [f"  {result.extra['file']}: refused, {kind} files are not read" for kind in refused]
+        for place in result.extra.get("damage", ()):
+            lines.append(
+                f"  {place['file']}: bytes {place['offset']:,} to {place['end']:,}: {place['reason']}"
+            )
+    if lines:
+        yield "could not be read:"
+        yield from lines[:most]
+        if len(lines) > most:
+            yield f"  ... and {len(lines) - most} more (column `extra` of the documents' _manifest.parquet)"
+
+
 def run_rows(
     run: Run, columns: list[str] | None, which: str, reason: str | None, rows: int, as_json: bool
 ) -> Iterator[str]:
