@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,7 @@ class Memory:
             self.layers[name, part] = layer.rename_columns([c + suffix for c in layer.column_names])
         self.columns.update({column + suffix: name for column in operation.schema().names})
 
-    def set(
-        self, name: str, operation: SetOperation, reads: Sequence[str] = (), kept: bool = False
-    ) -> None:
+    def set(self, name: str, operation: SetOperation, reads: Sequence[str] = (), kept: bool = False) -> None:
         self.stage = name
         self.done[name] = {}
         operation.warm()
@@ -157,7 +156,7 @@ class Memory:
 def cut(docs: Sequence[Doc], parts: int) -> list[list[Doc]]:
     """`docs` in `parts` partitions of about equal size."""
     ends = [round(len(docs) * i / parts) for i in range(parts + 1)]
-    return [list(docs[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    return [list(docs[a:b]) for a, b in pairwise(ends)]
 
 
 def dedup(docs: Sequence[Doc], parts: int = 1, **fields: Any) -> Memory:
