@@ -50,13 +50,14 @@ class Mix:
 
     def extend(self, chain: Chain, name: str) -> None:
         self._check(name)
+        text = _read(self.file, name) if self.file else None
         writes = [stage.name for stage in chain.stages if isinstance(stage.operation, Write)]
         if not writes:
             raise RecipeError(f"{name}: there is nothing to mix; put a shard stage before it")
         operation = WriteMixture(
             shards=writes[-1],
             weights=self.weights,
-            text=_read(self.file, name) if self.file else None,
+            text=text,
             temperature=self.temperature,
             budget_tokens=self.budget_tokens,
             epochs=self.epochs,

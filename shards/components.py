@@ -75,7 +75,7 @@ def slugs(names: Collection[str]) -> dict[str, str]:
 def slug_of(name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("._-")[:SLUG_LENGTH]
-    if slug == name and slug != TOKENIZER_FILE and not _HASHED.search(slug):
+    if slug and slug == name and slug != TOKENIZER_FILE and not _HASHED.search(slug):
         return slug
     return f"{slug[: SLUG_LENGTH - 9] or 'component'}-{_short_hash(name)}"
 

@@ -6,7 +6,7 @@
                                    d2 d2 . . .      the last row is padded with the end-of-text id; doc_ends says so
 
 A row's last token is the first of the next, so every token but the shard's first is a target exactly once.
-Numpy over whole blocks; 2.2 ns a token for rows and pieces of documents of 500 tokens.
+Placing and packing take 7 ns a token together (documents of 500 tokens, T = 2048); tokenizing takes a hundred times that.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ def place(
     stream: Array, values: Array, lengths: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]
 ) -> None:
     """Copy documents that lie end to end in `values` to where each starts in `stream`."""
-    sources = np.zeros(len(lengths), dtype=np.int64)
-    np.cumsum(lengths[:-1], out=sources[1:])
-    stream[np.repeat(targets - sources, lengths) + np.arange(len(values), dtype=np.int64)] = values
+    first = 0
+    # A loop over documents: a slice costs 0.3 us a document, an index array of 8 bytes a token 40 ns a token.
+    for length, target in zip(lengths.tolist(), targets.tolist(), strict=True):
+        stream[target : target + length] = values[first : first + length]
+        first += length
 
 
 def pack_rows(

@@ -1,7 +1,8 @@
 """Write: gather a component's key ranges, sort them by key, pack them into a shard with its sidecar, checksums and counts.
 
 Shards, documents and rows are numbered from the counts of the scatter's slices before anything is read, so each shard is
-written alone and in any order. Memory: twice the shard (its stream and its file), whatever the corpus.
+written alone and in any order. Memory: twice to three times the shard (its stream, its file, its slices), whatever the corpus;
+5 to 10 ns a token.
 """
 
 from __future__ import annotations

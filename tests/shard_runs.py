@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Document:
     text: str
     source: str = "web"
     number: int = 0
+    date: datetime | None = None
 
     @property
     def id(self) -> bytes:
@@ -43,11 +45,26 @@ def document_table(rows: Sequence[Document]) -> pa.Table:
             "text": row.text,
             "url": f"https://{row.source}.example/{row.number}",
             "source": row.source,
+            "date": row.date,
             "origin": {"file": f"{row.source}.jsonl", "offset": row.number, "length": len(row.text)},
         }
         for row in rows
     ]
     return pa.Table.from_pylist(values, schema=DOCUMENTS)
+
+
+def vocabulary_of(size: int) -> bytes:
+    """A byte-level vocabulary with `size` entries, the end of text among them."""
+    from tokenizers import AddedToken, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Loaded
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokens = [*alphabet, *(f"filler{i}" for i in range(size - 1 - len(alphabet)))]
+    loaded = Loaded(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=[]))
+    loaded.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    loaded.decoder = decoders.ByteLevel()
+    loaded.add_special_tokens([AddedToken("<|endoftext|>", special=True)])
+    return str(loaded.to_str()).encode()
 
 
 class Run:
