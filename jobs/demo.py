@@ -21,6 +21,7 @@ import numpy.typing as npt
 from corpusmill.jobs.demo_pages import KINDS, DemoCrawl, make_demo_crawl, read_truth
 from corpusmill.jobs.run import run_recipe
 from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.ledger import KEPT
 from corpusmill.pipeline.recipe import load_recipe
 from corpusmill.pipeline.run import Run
 
@@ -106,27 +107,22 @@ def _show_crawl(console: Console, crawl: DemoCrawl) -> None:
 
 def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None:
     """Kinds of pages against the stage that dropped them."""
-    stages = [stage for stage, _ in run.ledger()]
     table = run.table(["url", "state", "stage"], kept=False)
-    seen = {
-        url: (state, stage)
-        for url, state, stage in zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
-    }
-    counts: Counter[tuple[str, str]] = Counter()
-    for url, kind in truth.items():
-        state, stage = seen.get(url, ("unreadable", None))
-        counts[kind, state if state in ("kept", "unreadable") else stage or "?"] += 1
-        counts[kind, "pages"] += 1
-    columns = [
-        "pages",
-        "kept",
-        *(stage for stage in stages if any(counts[kind, stage] for kind in KINDS)),
-        "unreadable",
-    ]
-    names = [name if name in ("pages", "kept", "unreadable") else f"dropped by {name}" for name in columns]
-    rows = [[kind.replace("_", " "), *(counts[kind, column] for column in columns)] for kind in sorted(KINDS)]
-    total = ["all", *(sum(counts[kind, column] for kind in KINDS) for column in columns)]
-    _table(console, ["kind", *names], [*rows, total])
+    left = {row["url"]: "kept" if row["state"] == KEPT else row["stage"] for row in table.to_pylist()}
+    counts = Counter((kind, left.get(url, "unreadable")) for url, kind in truth.items())
+    stages = ["kept", *(stage for stage, _ in run.ledger()), "unreadable"]
+    columns = [stage for stage in stages if any(counts[kind, stage] for kind in KINDS)]
+    headings = [stage if stage in ("kept", "unreadable") else f"left at {stage}" for stage in columns]
+    rows = [[kind, *(counts[kind, column] for column in columns)] for kind in sorted(KINDS)]
+    rows.append(["all", *(sum(counts[kind, column] for kind in KINDS) for column in columns)])
+    _table(
+        console,
+        ["kind", "pages", *headings],
+        [[kind.replace("_", " "), sum(cells), *cells] for kind, *cells in rows],
+    )
+    console.print(
+        "Of two like pages the longer stays, whichever came first: so some originals left, and their copies are kept."
+    )
 
 
 def _show_reasons(console: Console, run: Run) -> None:
