@@ -34,6 +34,9 @@ class SilentReporter:
     ) -> None:
         pass
 
+    def warn(self, message: str) -> None:
+        pass
+
 
 class _Summaries:
     """Gathers the seconds of the stages between two ledgers and words the three lines that end each."""
@@ -120,6 +123,10 @@ class LineReporter:
         for line in self._summaries.ended(stage, manifest, seconds, reused):
             print(line, file=self._out, flush=True)
 
+    def warn(self, message: str) -> None:
+        self._emit({"event": "warning", "message": message})
+        print(f"warning: {message}", file=self._out, flush=True)
+
     def _emit(self, event: Mapping[str, Any]) -> None:
         print(json.dumps({"time": round(time.time(), 3), **event}), file=self._log, flush=True)
 
@@ -172,3 +179,6 @@ class TerminalReporter:
             self._console.print(explanation(stage, seconds, reused, why), highlight=False, markup=False)
         for line in self._summaries.ended(stage, manifest, seconds, reused):
             self._console.print(line, highlight=False, markup=False)
+
+    def warn(self, message: str) -> None:
+        self._console.print(f"warning: {message}", style="yellow", highlight=False, markup=False)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,16 @@ class StageSpec:
 
 @dataclass(frozen=True)
 class Recipe:
-    """`partition_bytes`: compressed crawl or text in one documents partition (inclusive upper aim, records are never cut)."""
+    """`partition_bytes`: compressed crawl or text in one documents partition (inclusive upper aim, records are never cut).
+
+    `max_drop`: share of the judged documents above which one cut is taken for a mistake (0 to 1; 1 switches the check off).
+    """
 
     inputs: tuple[Input, ...] = ()
     seed: int = 17
     partition_bytes: int = 256_000_000
     stages: tuple[StageSpec, ...] = ()
-    about: str = field(default="", compare=False)
+    max_drop: float = 0.995
 
     def with_inputs(self, paths: Sequence[str]) -> Recipe:
         """The recipe on other inputs; each is a path or `source=path`."""
@@ -86,6 +89,7 @@ class Recipe:
             "inputs": [{"path": each.path, "source": each.source} for each in self.inputs],
             "seed": self.seed,
             "partition_bytes": self.partition_bytes,
+            "max_drop": self.max_drop,
             "stages": [_canonical_stage(stage) for stage in self.stages],
         }
 
@@ -124,7 +128,7 @@ def parse_recipe(value: Any, where: str = "recipe", base: Path = Path()) -> Reci
     """Check and build a recipe; relative input paths of a recipe file are taken from the folder of the call, not of the file."""
     if not isinstance(value, Mapping):
         raise RecipeError(f"{where}: a recipe is a mapping with inputs, seed and stages")
-    known = ("inputs", "seed", "partition_bytes", "stages")
+    known = ("inputs", "seed", "partition_bytes", "max_drop", "stages")
     for key in value:
         if key not in known:
             raise RecipeError(f"{where}: {key}: unknown key; {suggestion(str(key), known)}")
@@ -141,6 +145,7 @@ def parse_recipe(value: Any, where: str = "recipe", base: Path = Path()) -> Reci
         seed=_integer(value.get("seed", 17), f"{where}: seed"),
         partition_bytes=parse_bytes(value.get("partition_bytes", 256_000_000), f"{where}: partition_bytes"),
         stages=specs,
+        max_drop=_share(value.get("max_drop", 0.995), f"{where}: max_drop"),
     )
 
 
@@ -158,6 +163,12 @@ def _integer(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise RecipeError(f"{where}: {value!r} is no whole number from 0 to 2^63-1")
     return value
+
+
+def _share(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise RecipeError(f"{where}: {value!r} is no number from 0 to 1")
+    return float(value)
 
 
 def _parse_stage(value: Any, where: str) -> StageSpec:

@@ -31,7 +31,7 @@ from corpusmill.pipeline.engine.manifest import (
 from corpusmill.pipeline.engine.stage import Edit, InputFile, Measure, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.store import put, sweep
 from corpusmill.pipeline.engine.task import task_of
-from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.errors import BudgetError, RunError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.ledger import Ledger
 from corpusmill.pipeline.recipe import Recipe
@@ -44,6 +44,10 @@ LAYER_RATE = 10e6
 
 COLUMNS_SHARE = 50
 """Judges and ledgers read a few columns: about a fiftieth of the documents' bytes."""
+
+
+JUDGED_FOR_ERROR = 10_000
+"""Documents above which a cut that drops more than `max_drop` stops the run; below it warns."""
 
 
 class Runner(Protocol):
@@ -64,6 +68,8 @@ class Reporter(Protocol):
     def stage_ended(
         self, stage: Stage, manifest: Manifest, seconds: float, reused: bool, why: Sequence[str]
     ) -> None: ...
+
+    def warn(self, message: str) -> None: ...
 
 
 @dataclass
@@ -110,6 +116,7 @@ class Driver:
         state = states.State(states.describe_inputs(list(files)), [], self.recipe.seed, False)
         for stage in self.stages:
             self._ensure(stage)
+            self._look_for_mistakes(stage)
             state = replace(state, stages=[*state.stages, self._state_of(stage)])
             self._save(state)
             self._spend()
@@ -303,6 +310,23 @@ class Driver:
         }
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def _look_for_mistakes(self, stage: Stage) -> None:
+        """A cut that drops nearly all is more often a wrong threshold than a wish: silent total loss is the worst end."""
+        counts = self.manifests[stage.name].counts
+        judged = counts.get("judged", 0) if isinstance(stage.operation, Judge) else 0
+        hits = {name.removeprefix("hit."): n for name, n in counts.items() if name.startswith("hit.")}
+        if not judged or not hits:
+            return
+        worst = max(hits, key=lambda name: hits[name])
+        if hits[worst] > self.recipe.max_drop * judged:
+            message = (
+                f"{stage.name}: {worst} drops {hits[worst]:,} of {judged:,} documents, more than max_drop "
+                f"({self.recipe.max_drop:.1%}): check its threshold, or set max_drop in the recipe"
+            )
+            if judged >= JUDGED_FOR_ERROR:
+                raise BudgetError(message)
+            self.reporter.warn(message)
 
     def _publish(self, stage: Stage) -> None:
         """Copy what people and streams look for by a fixed name."""

@@ -60,11 +60,13 @@ def run_judge(operation: Judge, part: int, files: Files) -> Result:
         tables.append(operation.judge(rows))
     table = _placed(indexes, tables, operation.schema(), files.row_count(part))
     files.write_layer(part, table)
-    hits: dict[str, int] = {}
+    hits = {"judged": sum(len(index) for index in indexes)}
     masks = table["cuts_hit"].drop_null().to_numpy()
     for bit, name in enumerate(operation.reasons()):
         hits[f"hit.{name}"] = int(np.count_nonzero(masks >> np.uint64(bit) & np.uint64(1)))
-    return files.result(rows=table.num_rows, counts={name: n for name, n in hits.items() if n})
+    return files.result(
+        rows=table.num_rows, counts={name: n for name, n in hits.items() if n or name == "judged"}
+    )
 
 
 def _renamed(column: pa.Field, suffix: str) -> pa.Field:

@@ -1,0 +1,119 @@
+"""The reference of recipe keys, made from the dataclasses themselves: `python -m corpusmill.jobs.reference > docs/recipes.md`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import typing
+from typing import Any
+
+from corpusmill.pipeline.engine.task import load_class
+from corpusmill.pipeline.recipe import Recipe, builtin_names
+from corpusmill.pipeline.registry import RULES, STAGES
+
+HEAD = """# Recipe keys
+
+Made by `python -m corpusmill.jobs.reference`; a test keeps it equal to the code.
+
+A recipe is one YAML file: `inputs` (a list of `{path, source}`), `seed`, `partition_bytes` and `stages`. A stage is one key of the list below with
+its fields; every field has the default shown, and a key that is not listed is an error. A kind of stage may stand twice when one of them
+has a `name`. The rules of a `filter` stage are listed in the order in which they are to be judged:
+
+```yaml
+stages:
+  - extract: {with: trafilatura}
+  - filter: [language: {keep: [en], at_least: 0.65}, gopher_quality: {min_words: 50}]
+```
+
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [HEAD, f"Built-in recipes: {', '.join(f'`{name}`' for name in builtin_names())}.\n\n"]
+    default = Recipe()
+    parts.append(f"`seed` is {default.seed}, `partition_bytes` {default.partition_bytes:,} unless given.\n")
+    for title, table in (("Stages", STAGES), ("Rules of `filter`", RULES)):
+        parts.append(f"\n## {title}\n")
+        for name, path in table.items():
+            parts.append(_entry(name, load_class(path)))
+    return "".join(parts)
+
+
+def _entry(name: str, kind: type[Any]) -> str:
+    lines = [f"\n### {name}\n\n{_about(kind)}\n"]
+    fields = [field for field in dataclasses.fields(kind) if field.name != "rules"]
+    if fields:
+        lines.append("\n| field | type | default |\n|---|---|---|\n")
+    hints = typing.get_type_hints(kind, include_extras=True)
+    nested: list[type[Any]] = []
+    for field in fields:
+        hint = hints[field.name]
+        lines.append(f"| `{_alias(hint) or field.name}` | {_type(hint)} | {_default(field)} |\n")
+        nested += [
+            each
+            for each in (hint, *typing.get_args(hint))
+            if dataclasses.is_dataclass(each) and isinstance(each, type)
+        ]
+    for each in nested:
+        lines.append(
+            f"\nFields of {each.__name__} ({_about(each).splitlines()[0]})\n\n| field | type | default |\n|---|---|---|\n"
+        )
+        hints = typing.get_type_hints(each, include_extras=True)
+        lines += [
+            f"| `{field.name}` | {_type(hints[field.name])} | {_default(field)} |\n"
+            for field in dataclasses.fields(each)
+        ]
+    return "".join(lines)
+
+
+def _about(kind: type[Any]) -> str:
+    return inspect.cleandoc(kind.__doc__ or "")
+
+
+def _alias(hint: Any) -> str | None:
+    return next(
+        (item.alias for item in getattr(hint, "__metadata__", ()) if getattr(item, "alias", None)), None
+    )
+
+
+def _type(hint: Any) -> str:
+    """A type in the words of YAML."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _type(arguments[0])
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin is dict:
+        return f"map of {_type(arguments[0])} to {_type(arguments[1])}"
+    if arguments:
+        return " or ".join(_type(each) for each in arguments)
+    names = {
+        int: "whole number",
+        float: "number",
+        str: "text",
+        bool: "true or false",
+        type(None): "null",
+        bytes: "bytes",
+    }
+    return names.get(hint, getattr(hint, "__name__", str(hint)))
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return "needed"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return "see below"
+    text = json.dumps(value, ensure_ascii=False)
+    return f"`{text if len(text) <= 100 else text[:97] + '...'}`"
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
