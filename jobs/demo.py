@@ -8,6 +8,7 @@ What it prints is read back from the files of the run, never remembered from mak
 from __future__ import annotations
 
 import hashlib
+import io
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.jobs.demo_pages import KINDS, DemoCrawl, make_demo_crawl, read_truth
-from corpusmill.jobs.run import run_recipe
+from corpusmill.jobs.reporter import LineReporter
+from corpusmill.jobs.run import default_reporter, run_recipe
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.ledger import KEPT
 from corpusmill.pipeline.recipe import load_recipe
@@ -51,7 +53,9 @@ def demo(out: Path, workers: int | None = None, pages: int = 1400) -> int:
     _show_crawl(console, crawl)
     _title(console, "2  The whole pipeline: corpusmill run demo")
     inputs = [f"web={crawl.folder}/crawl-*.warc.gz", f"library={crawl.dump}"]
-    run = run_recipe(load_recipe("demo").with_inputs(inputs), out / "run", workers=workers)
+    # On a terminal bars move; elsewhere the lines that end each stage will do.
+    reporter = default_reporter() if console.is_terminal else LineReporter(log=io.StringIO())
+    run = run_recipe(load_recipe("demo").with_inputs(inputs), out / "run", workers=workers, reporter=reporter)
     _title(console, "3  What became of each kind of page")
     _show_outcomes(console, run, read_truth(crawl.folder))
     _title(console, "4  Every dropped page says why")
@@ -82,13 +86,13 @@ def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[ob
         figures = bool(rows) and isinstance(rows[0][at], int)
         table.add_column(heading, justify="right" if figures else "left", overflow="fold")
     for row in rows:
-        table.add_row(
-            *(
-                f"{cell:,}" if isinstance(cell, int) and cell else "" if cell == 0 else _plain(str(cell))
-                for cell in row
-            )
-        )
+        table.add_row(*map(_cell, row))
     console.print(table)
+
+
+def _cell(value: object) -> str:
+    """Figures with separators, nothing for 0: what stands out in a table is what happened."""
+    return (f"{value:,}" if value else "") if isinstance(value, int) else _plain(str(value))
 
 
 def _plain(text: str) -> str:
@@ -113,13 +117,10 @@ def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None
     stages = ["kept", *(stage for stage, _ in run.ledger()), "unreadable"]
     columns = [stage for stage in stages if any(counts[kind, stage] for kind in KINDS)]
     headings = [stage if stage in ("kept", "unreadable") else f"left at {stage}" for stage in columns]
-    rows = [[kind, *(counts[kind, column] for column in columns)] for kind in sorted(KINDS)]
-    rows.append(["all", *(sum(counts[kind, column] for kind in KINDS) for column in columns)])
-    _table(
-        console,
-        ["kind", "pages", *headings],
-        [[kind.replace("_", " "), sum(cells), *cells] for kind, *cells in rows],
-    )
+    figures = {kind: [counts[kind, column] for column in columns] for kind in sorted(KINDS)}
+    figures["all"] = [sum(column) for column in zip(*figures.values(), strict=True)]
+    rows = [[kind.replace("_", " "), sum(cells), *cells] for kind, cells in figures.items()]
+    _table(console, ["kind", "pages", *headings], rows)
     console.print(
         "Of two like pages the longer stays, whichever came first: so some originals left, and their copies are kept."
     )
@@ -173,7 +174,7 @@ def _show_streaming(console: Console, out: Path) -> None:
         pieces += batches
         on = f"{ranks} rank{'s' if ranks > 1 else ''}"
         console.print(
-            f"  batches {first:2} to {end - 1:2} on {on:7}  stopped; cursor {_plain(cursor.to_json())}"
+            f"  batches {first:2} to {end - 1:2} on {on:7}  stopped; the cursor says: plan {cursor.plan[:8]}, sample {cursor.next}"
         )
     if _digest(pieces) != _digest(straight):
         raise RunError(
