@@ -20,6 +20,8 @@ BAND_RECORD_BYTES = 28
 PRIORITY_BYTES = 8
 SHINGLE_BYTES_PER_STORED_BYTE = 4  # text inflates about threefold from zstd and makes 8 bytes of hash a word
 MOST_PAIR_BUCKETS = 4096
+MANY_UNITS = 64
+LEAST_UNIT_BYTES = 4 << 20
 
 U64 = npt.NDArray[np.uint64]
 
@@ -78,8 +80,9 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
     stored = sum(file.size_bytes for result in results.values() for file in result.files)
     extra = PRIORITY_BYTES * len(shared.priority)
     band_bytes = shared.bands * (BAND_RECORD_BYTES + extra)
-    groups = grouped(rows, max(band_bytes, HASH_RECORD_BYTES + extra), shared.bucket_bytes)
     total = sum(rows.values())
+    row_bytes = max(band_bytes, HASH_RECORD_BYTES + extra)
+    groups = grouped(rows, row_bytes, _limit(total * row_bytes, shared.bucket_bytes))
     layout = Layout(
         starts=tuple(group[0] for group in groups),
         hash_buckets=_buckets(total * (HASH_RECORD_BYTES + extra), shared.bucket_bytes),
@@ -134,5 +137,10 @@ def stored_bytes(inputs: Inputs, stage: str, suffix: str = "") -> int:
     return sum(file.size_bytes for result in results for file in result.files if file.name.endswith(suffix))
 
 
+def _limit(total_bytes: int, bucket_bytes: int) -> int:
+    """Bytes for one unit: a share of what there is while that is little, so that small corpora use many cores too."""
+    return min(bucket_bytes, max(total_bytes // MANY_UNITS, LEAST_UNIT_BYTES))
+
+
 def _buckets(total_bytes: int, bucket_bytes: int) -> int:
-    return max(1, -(-total_bytes // bucket_bytes))
+    return max(1, -(-total_bytes // _limit(total_bytes, bucket_bytes)))

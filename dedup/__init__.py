@@ -1,0 +1,1 @@
+"""Exact and near duplicates: signatures, bands, verified candidates, survivors; `dedup.stage.Dedup` is the recipe's entry."""
