@@ -29,6 +29,9 @@ PIECE = 1 << 20
 BATCH_CHARACTERS = 2 << 20
 """Characters handed to the engine at once: about 200 MB of its own objects."""
 
+SMALLEST_VOCAB = 256 + 1
+"""Every byte and the end of text."""
+
 END_OF_TEXT = (
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -225,10 +228,9 @@ def train_bpe(texts: Iterable[str], vocab: int, eos: str = END_OF_TEXT[0]) -> by
     from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
     from tokenizers import Tokenizer as Loaded
 
-    smallest = 256 + 1
-    if vocab < smallest:
+    if vocab < SMALLEST_VOCAB:
         raise ModelError(
-            f"a byte-level vocabulary needs {smallest} entries at least (256 bytes and {eos!r}), not {vocab}"
+            f"a byte-level vocabulary needs {SMALLEST_VOCAB} entries at least (256 bytes and {eos!r}), not {vocab}"
         )
     tokenizer = Loaded(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
