@@ -14,49 +14,55 @@ from typing import Literal
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
-from corpusmill.pipeline.text.tokenizer import END_OF_TEXT
+from corpusmill.pipeline.text.tokenizer import END_OF_TEXT, SMALLEST_VOCAB
 from corpusmill.shards.components import Components
 from corpusmill.shards.layout import DOCS
 from corpusmill.shards.scatter import Scatter
 from corpusmill.shards.vocabulary import GivenTokenizer, TrainedTokenizer, read_tokenizer
 from corpusmill.shards.write import Write
 
+VOCAB = 32_768
+SAMPLE_BYTES = 64 << 20
+
 MOST_BLOCK_BYTES = 1 << 30  # a block's lists have 32-bit offsets, and a window of blocks has to fit in memory
 
 
 @dataclass(frozen=True)
-class FileTokenizer:
-    """An existing tokenizer.json; `eos` names its end-of-text token where that is not plain."""
+class TokenizerSource:
+    """An existing tokenizer.json (`file`), or byte-level BPE with `vocab` entries trained on about `sample_bytes` of kept text
+    (`train: bpe`). `eos` names the end-of-text token where a file has several that could be it."""
 
-    file: str
+    file: str | None = None
+    train: Literal["bpe"] | None = None
+    vocab: int | None = None
+    sample_bytes: int | None = None
     eos: str | None = None
 
-    def operation(self, seed: int) -> GivenTokenizer:
-        return GivenTokenizer(sha256=read_tokenizer(self.file)[1], eos=self.eos, path=self.file)
-
-
-@dataclass(frozen=True)
-class TrainTokenizer:
-    """Byte-level BPE with `vocab` entries, trained on about `sample_bytes` of kept text."""
-
-    train: Literal["bpe"]
-    vocab: int = 32_768
-    sample_bytes: int = 64 << 20
-    eos: str = END_OF_TEXT[0]
-
-    def operation(self, seed: int) -> TrainedTokenizer:
-        if self.vocab < 257 or self.sample_bytes < 1:
+    def operation(self, seed: int, name: str) -> GivenTokenizer | TrainedTokenizer:
+        if (self.file is None) == (self.train is None):
             raise RecipeError(
-                f"shard.tokenizer: vocab is {self.vocab} (at least 257), sample_bytes {self.sample_bytes} (at least 1)"
+                f"{name}.tokenizer: give a file (file: tokenizer.json) or train one (train: bpe, vocab: {VOCAB})"
             )
-        return TrainedTokenizer(seed, self.vocab, self.sample_bytes, self.eos)
+        if self.file is not None:
+            if self.vocab is not None or self.sample_bytes is not None:
+                raise RecipeError(
+                    f"{name}.tokenizer: vocab and sample_bytes are for training; {self.file} has a vocabulary already"
+                )
+            return GivenTokenizer(sha256=read_tokenizer(self.file)[1], eos=self.eos, path=self.file)
+        vocab = VOCAB if self.vocab is None else self.vocab
+        sample_bytes = SAMPLE_BYTES if self.sample_bytes is None else self.sample_bytes
+        if vocab < SMALLEST_VOCAB or sample_bytes < 1:
+            raise RecipeError(
+                f"{name}.tokenizer: vocab is {vocab} (at least {SMALLEST_VOCAB}), sample_bytes {sample_bytes} (at least 1)"
+            )
+        return TrainedTokenizer(seed, vocab, sample_bytes, self.eos or END_OF_TEXT[0])
 
 
 @dataclass(frozen=True)
 class Shard:
     """Tokenize, shuffle and pack what is kept. `measures` go along into the docs sidecar (default: language and scores)."""
 
-    tokenizer: FileTokenizer | TrainTokenizer
+    tokenizer: TokenizerSource
     sequence_length: int = 2048
     block_bytes: int = 16 << 20
     shard_bytes: int = 256 << 20
@@ -71,7 +77,7 @@ class Shard:
         _known(f"{name}.measures", measures, chain.columns)
         _known(f"{name}.components.by", self.components.by, [*chain.columns, "source", "date", "modality"])
         tokenizer, scatter = f"{name}.tokenizer", f"{name}.scatter"
-        chain.set(tokenizer, self.tokenizer.operation(chain.seed), kept=True)
+        chain.set(tokenizer, self.tokenizer.operation(chain.seed, name), kept=True)
         chain.set(
             scatter,
             Scatter(chain.seed, tokenizer, self.components.by, measures, self.shard_bytes),

@@ -16,9 +16,11 @@ from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.errors import BudgetError, RecipeError
 from corpusmill.shards.layout import Manifest, ShardFile
 from corpusmill.shards.plan import Plan, compile_plan, read_plan
-from corpusmill.shards.stage import Shard, TrainTokenizer
+from corpusmill.shards.stage import Shard, TokenizerSource
 
-SHARD = Shard(TrainTokenizer("bpe", vocab=300), sequence_length=16, block_bytes=1 << 10, shard_bytes=1 << 16)
+SHARD = Shard(
+    TokenizerSource(train="bpe", vocab=300), sequence_length=16, block_bytes=1 << 10, shard_bytes=1 << 16
+)
 WEB = documents([f"page {i} has some words " * 20 for i in range(40)])
 BOOKS = documents([f"book {i} has others " * 30 for i in range(4)], "books")
 

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpusmill.shards.components import component_names, merge_small, slugs
+from corpusmill.shards.components import Key, component_names, merge_small, slugs
 from corpusmill.shards.layout import MANIFEST, TOKENIZER_FILE
 
 HOSTILE = [
@@ -69,12 +69,18 @@ def test_keys_that_would_share_a_name_do_not() -> None:
 
 
 def test_a_small_source_is_never_merged() -> None:
-    tokens = {("web",): 10**9, ("tiny",): 3, ("small",): 5}
+    tokens: dict[Key, int] = {("web",): 10**9, ("tiny",): 3, ("small",): 5}
     assert merge_small(tokens, ("source",), 1000) == {key: key for key in tokens}
 
 
 def test_small_parts_of_a_split_source_meet_in_its_rest() -> None:
-    tokens = {("en", "web"): 10**9, ("fi", "web"): 3, ("is", "web"): 5, ("fi", "books"): 4, ("sv", "web"): 0}
+    tokens: dict[Key, int] = {
+        ("en", "web"): 10**9,
+        ("fi", "web"): 3,
+        ("is", "web"): 5,
+        ("fi", "books"): 4,
+        ("sv", "web"): 0,
+    }
     assert merge_small(tokens, ("language", "source"), 1000) == {
         ("en", "web"): ("en", "web"),
         ("fi", "web"): ("web", "rest"),

@@ -31,11 +31,13 @@ from corpusmill.shards.layout import (
     read_manifest,
 )
 from corpusmill.shards.scatter import range_count
-from corpusmill.shards.stage import FileTokenizer, Shard, TrainTokenizer
+from corpusmill.shards.stage import Shard, TokenizerSource
 from corpusmill.shards.write import Write, component_files
 
 EOS = "<|endoftext|>"
-SMALL = Shard(TrainTokenizer("bpe", vocab=300), sequence_length=16, block_bytes=1 << 10, shard_bytes=1 << 14)
+SMALL = Shard(
+    TokenizerSource(train="bpe", vocab=300), sequence_length=16, block_bytes=1 << 10, shard_bytes=1 << 14
+)
 
 
 def corpus(size: int = 120) -> list[Document]:
@@ -194,7 +196,7 @@ def test_nothing_kept_is_an_error_that_says_where_to_look(tmp_path: Path) -> Non
     file = tmp_path / "tokenizer.json"
     file.write_bytes(vocabulary_of(300))
     with pytest.raises(ShardError, match="nothing to shard"):
-        Run(tmp_path / "given", [documents(["", ""])], Shard(FileTokenizer(str(file))))
+        Run(tmp_path / "given", [documents(["", ""])], Shard(TokenizerSource(str(file))))
 
 
 def test_a_source_without_text_is_left_out(tmp_path: Path) -> None:
@@ -209,7 +211,9 @@ def test_a_given_tokenizer_is_copied_and_its_place_does_not_matter(tmp_path: Pat
         (tmp_path / name).mkdir()
         file = tmp_path / name / f"{name}.json"
         file.write_bytes(content)
-        shard = Shard(FileTokenizer(str(file)), sequence_length=16, block_bytes=1 << 10, shard_bytes=1 << 14)
+        shard = Shard(
+            TokenizerSource(str(file)), sequence_length=16, block_bytes=1 << 10, shard_bytes=1 << 14
+        )
         runs.append(Run(tmp_path / name / "out", partitions(corpus(30), 2), shard))
     assert runs[0].folders == runs[1].folders
     assert (runs[0].folder("shard.write") / TOKENIZER_FILE).read_bytes() == content
@@ -219,17 +223,47 @@ def test_a_given_tokenizer_is_copied_and_its_place_does_not_matter(tmp_path: Pat
         assert pa.ipc.open_file(source).schema.field("tokens").type == pa.list_(pa.uint32(), 17)
 
 
+def test_a_tokenizer_is_trained_on_the_documents_with_the_lowest_keys(tmp_path: Path) -> None:
+    rows = documents([f"document {i} " * 10 for i in range(100)])
+    sizes = [
+        len(row.text) for row in sorted(rows, key=lambda row: (xxhash.xxh3_64_intdigest(row.id, 17), row.id))
+    ]
+    limit = sum(sizes) // 3  # of which the training reads four times as much: everything
+    chosen = [size for at, size in enumerate(sizes) if sum(sizes[: at + 1]) <= limit]
+    shard = replace(SMALL, tokenizer=TokenizerSource(train="bpe", vocab=300, sample_bytes=limit))
+    trained = []
+    for parts in (1, 4):
+        run = Run(tmp_path / str(parts), partitions(rows, parts), shard)
+        assert run.manifests["shard.tokenizer"].counts == {
+            "documents": len(chosen),
+            "text_bytes": sum(chosen),
+        }
+        trained.append(run.files("shard.tokenizer"))
+    assert trained[0] == trained[1]
+
+
+def test_scattered_tokens_and_urls_have_64_bit_offsets(run: Run) -> None:
+    with pa.memory_map(str(run.folder("shard.scatter") / "tokens-00000.arrow")) as source:
+        found = pa.ipc.open_file(source).schema
+    assert found.field("tokens").type == pa.large_list(pa.uint16())
+    assert found.field("url").type == pa.large_string()
+
+
 def test_a_missing_tokenizer_is_named_before_anything_runs(tmp_path: Path) -> None:
     chain = Chain()
     chain.set("documents", SetOperation())
     with pytest.raises(ModelError, match=r"gone\.json"):
-        Shard(FileTokenizer(str(tmp_path / "gone.json"))).extend(chain, "shard")
+        Shard(TokenizerSource(str(tmp_path / "gone.json"))).extend(chain, "shard")
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"sequence_length": 0}, "sequence_length"),
+        ({"tokenizer": TokenizerSource()}, "give a file"),
+        ({"tokenizer": TokenizerSource(file="a.json", train="bpe")}, "give a file"),
+        ({"tokenizer": TokenizerSource(file="a.json", vocab=300)}, "a.json has a vocabulary"),
+        ({"tokenizer": TokenizerSource(train="bpe", vocab=256)}, "at least 257"),
         ({"shard_bytes": 10}, "shard_bytes"),
         ({"components": Components(("sauce",))}, "did you mean 'source'"),
         ({"components": Components(())}, "at least one column"),
@@ -240,7 +274,7 @@ def test_a_recipe_that_cannot_be_run_says_why(change: dict[str, Any], words: str
     chain = Chain()
     chain.set("documents", SetOperation())
     with pytest.raises(RecipeError, match=words):
-        Shard(**{"tokenizer": TrainTokenizer("bpe"), **change}).extend(chain, "shard")
+        Shard(**{"tokenizer": TokenizerSource(train="bpe"), **change}).extend(chain, "shard")
 
 
 def test_a_split_source_has_components_of_their_own_and_a_rest(

@@ -181,7 +181,7 @@ def splits_lines(settings: dict[str, Any]) -> bool:
         and (levels[0].get("use_regex", True) or any(step["type"] == "Split" for step in steps))
         and all(
             token["special"] or not ("\n" in token["content"] or token["lstrip"])
-            for token in settings["added_tokens"]
+            for token in settings.get("added_tokens", [])
         )
     )
 
