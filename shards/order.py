@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.shards.mixture import Mixture
-from corpusmill.shards.permutation import Indices, derive, permute, unpermute
+from corpusmill.shards.permutation import Indices, derive, permute, permute_each, unpermute
 
 ORDER_VERSION = 1
 
@@ -54,23 +54,29 @@ class ComponentOrder:
         done = 0
         while done < count:
             epoch, place = divmod(start + done, self.rows)
-            starts = self._starts(epoch)
-            window = int(np.searchsorted(starts, place, side="right")) - 1
-            n = min(count - done, int(starts[window + 1]) - place)
-            places = np.arange(place, place + n) - starts[window]
+            n = min(count - done, self.rows - place)
             epochs[done : done + n] = epoch
-            rows[done : done + n] = self._window_rows(epoch, window, places)
+            rows[done : done + n] = self._epoch_rows(epoch, np.arange(place, place + n))
             done += n
         return epochs, rows
 
-    def _window_rows(self, epoch: int, window: int, places: Indices) -> Indices:
-        slots = np.arange(window * self.window, min((window + 1) * self.window, len(self._rows)))
-        blocks = permute(slots, len(self._rows), self._key(epoch))
-        ends = np.cumsum(self._rows[blocks])
-        at = permute(places, int(ends[-1]), derive(self._key(epoch), "rows", window))
-        block = np.searchsorted(ends, at, side="right")
-        inside = at - ends[block] + self._rows[blocks[block]]
-        return np.asarray(self._first[blocks[block]] + inside)
+    def _epoch_rows(self, epoch: int, places: Indices) -> Indices:
+        """Rows at consecutive places of an epoch, for all the windows that they touch at once."""
+        key = self._key(epoch)
+        starts = self._starts(epoch)
+        first, last = np.searchsorted(starts, places[[0, -1]], side="right") - 1
+        slots = np.arange(first * self.window, min((last + 1) * self.window, len(self._rows)))
+        blocks = permute(slots, len(self._rows), key)
+        ends = starts[first] + np.cumsum(self._rows[blocks])
+        touched = starts[first : last + 2]
+        edges = np.clip(touched, places[0], places[-1] + 1)
+        counts = edges[1:] - edges[:-1]
+        base = np.repeat(touched[:-1], counts)
+        sizes = [(int(n), derive(key, "rows", first + i)) for i, n in enumerate(np.diff(touched))]
+        at = base + permute_each(places - base, sizes, counts)
+        slot = np.searchsorted(ends, at, side="right")
+        block = blocks[slot]
+        return np.asarray(self._first[block] + at - ends[slot] + self._rows[block])
 
     def _window_starts(self, epoch: int) -> Indices:
         """Place in the epoch at which each window starts, and the epoch's length at the end.

@@ -8,7 +8,8 @@ linear: low bits of neighbouring places would stay together in a batch. Works fo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,6 @@ import xxhash
 
 Indices = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
-_Step = Callable[[_Words, np.uint64, np.uint64, list[int]], _Words]
 
 ROUNDS = 6
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -28,51 +28,83 @@ def derive(*parts: int | str) -> int:
     return int(xxhash.xxh3_64_intdigest("\0".join(map(str, parts)).encode()))
 
 
+@dataclass(frozen=True)
+class _Domain:
+    """What a walk needs: scalars for one permutation, or an array with an item a place when each has its own."""
+
+    n: np.uint64 | _Words
+    rows: np.uint64 | _Words
+    columns: np.uint64 | _Words
+    keys: tuple[np.uint64 | _Words, ...]
+
+    def at(self, places: Indices) -> _Domain:
+        if not isinstance(self.n, np.ndarray):
+            return self
+        n, rows, columns, *keys = (
+            np.asarray(v)[places] for v in (self.n, self.rows, self.columns, *self.keys)
+        )
+        return _Domain(n, rows, columns, tuple(keys))
+
+
 def permute(places: Indices, n: int, key: int) -> Indices:
     """Where each of `places` (all in 0..n-1) goes."""
-    return _walk(places, n, key, _forward)
+    return _walk(places, _domain(n, key), _forward)
 
 
 def unpermute(places: Indices, n: int, key: int) -> Indices:
     """The inverse of `permute`."""
-    return _walk(places, n, key, _backward)
+    return _walk(places, _domain(n, key), _backward)
 
 
-def _walk(places: Indices, n: int, key: int, step: _Step) -> Indices:
+def permute_each(places: Indices, sizes: Sequence[tuple[int, int]], counts: Indices) -> Indices:
+    """`permute` with (n, key) `sizes[0]` for the first `counts[0]` places, `sizes[1]` for the next `counts[1]`, ..."""
+    if len(sizes) == 1:
+        return permute(places, *sizes[0])
+    domains = [_domain(n, key) for n, key in sizes]
+    columns = zip(*((d.n, d.rows, d.columns, *d.keys) for d in domains), strict=True)
+    n, rows, width, *keys = (np.repeat(np.array(column, np.uint64), counts) for column in columns)
+    return _walk(places, _Domain(n, rows, width, tuple(keys)), _forward)
+
+
+def _domain(n: int, key: int) -> _Domain:
     rows = math.isqrt(n - 1) + 1 if n > 1 else 1
-    columns = np.uint64(-(-n // rows))
-    keys = [_mixed(key + (i + 1) * _GOLDEN) for i in range(ROUNDS)]
-    values = step(places.astype(np.uint64), np.uint64(rows), columns, keys)
-    outside = np.flatnonzero(values >= n)
+    keys = tuple(np.uint64(_mixed(key + (i + 1) * _GOLDEN)) for i in range(ROUNDS))
+    return _Domain(np.uint64(n), np.uint64(rows), np.uint64(-(-n // rows)), keys)
+
+
+def _walk(places: Indices, domain: _Domain, step: Callable[[_Words, _Domain], _Words]) -> Indices:
+    values = step(places.astype(np.uint64), domain)
+    outside = np.flatnonzero(values >= domain.n)
     while outside.size:
-        values[outside] = step(values[outside], np.uint64(rows), columns, keys)
-        outside = outside[values[outside] >= n]
+        again = domain.at(outside)
+        values[outside] = step(values[outside], again)
+        outside = outside[values[outside] >= again.n]
     return values.astype(np.int64)
 
 
-def _forward(values: _Words, rows: np.uint64, columns: np.uint64, keys: list[int]) -> _Words:
-    left, right = np.divmod(values, columns)
-    for i, key in enumerate(keys):
+def _forward(values: _Words, domain: _Domain) -> _Words:
+    left, right = np.divmod(values, domain.columns)
+    for i, key in enumerate(domain.keys):
         if i % 2 == 0:
-            left = (left + _hash(right, key) % rows) % rows
+            left = (left + _hash(right, key) % domain.rows) % domain.rows
         else:
-            right = (right + _hash(left, key) % columns) % columns
-    return left * columns + right
+            right = (right + _hash(left, key) % domain.columns) % domain.columns
+    return left * domain.columns + right
 
 
-def _backward(values: _Words, rows: np.uint64, columns: np.uint64, keys: list[int]) -> _Words:
-    left, right = np.divmod(values, columns)
-    for i, key in reversed(list(enumerate(keys))):
+def _backward(values: _Words, domain: _Domain) -> _Words:
+    left, right = np.divmod(values, domain.columns)
+    for i, key in reversed(list(enumerate(domain.keys))):
         if i % 2 == 0:
-            left = (left + (rows - _hash(right, key) % rows)) % rows
+            left = (left + (domain.rows - _hash(right, key) % domain.rows)) % domain.rows
         else:
-            right = (right + (columns - _hash(left, key) % columns)) % columns
-    return left * columns + right
+            right = (right + (domain.columns - _hash(left, key) % domain.columns)) % domain.columns
+    return left * domain.columns + right
 
 
-def _hash(values: _Words, key: int) -> _Words:
+def _hash(values: _Words, key: np.uint64 | _Words) -> _Words:
     """splitmix64's finalizer; uint64 wraps around in numpy arrays."""
-    z = values + np.uint64(key)
+    z = values + key
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import xxhash
 
 from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.layout import Manifest, ShardFile, read_blocks, read_manifest, schema
+from corpusmill.shards.layout import MANIFEST, Manifest, ShardFile, read_blocks, read_manifest, schema
 from corpusmill.shards.order import ComponentOrder, Order, Samples
 from corpusmill.shards.permutation import Indices
 from corpusmill.shards.pieces import Pieces
@@ -177,7 +177,7 @@ def _manifest(folder: Path, component: Component) -> Manifest:
         or manifest.blocks != component.blocks
     ):
         raise ShardError(
-            f"{folder}: its manifest ({manifest.hash[:8]}, {manifest.rows} rows) is not the plan's ({component.manifest[:8]}, "
+            f"{folder / MANIFEST} ({manifest.hash[:8]}, {manifest.rows} rows) is not the plan's ({component.manifest[:8]}, "
             f"{component.rows} rows); restore the shards the plan was made for, or run mix again"
         )
     return manifest
