@@ -26,17 +26,7 @@ WIDER = {
     "iso8859-9": "cp1254",
 }
 NOT_TEXT = frozenset(
-    {
-        "utf-7",
-        "idna",
-        "punycode",
-        "unicode_escape",
-        "raw_unicode_escape",
-        "undefined",
-        "mbcs",
-        "oem",
-        "palmos",
-    }
+    "utf_7 idna punycode unicode_escape raw_unicode_escape undefined mbcs oem palmos".split()
 )
 KOREAN = ("cp949", "uhc")  # the detector's names for EUC-KR, which WHATWG does not list
 BAD_SHARE = 0.02
@@ -62,7 +52,7 @@ def codec(label: str) -> str | None:
         found = codecs.lookup(mapped)
     except (LookupError, ValueError):
         return None
-    if found.name in NOT_TEXT or not found._is_text_encoding:
+    if found.name.replace("-", "_") in NOT_TEXT or not found._is_text_encoding:
         return None
     return WIDER.get(found.name, found.name)
 
@@ -72,13 +62,12 @@ def decode(data: bytes, http_label: str | None = None) -> Decoded:
     for bom, name in BOMS:
         if data.startswith(bom):
             return _decoded(data[len(bom) :], name, "bom")
-    if data.isascii() and b"\x1b" not in data and b"~{" not in data:
-        return Decoded(data.decode("ascii"), "utf-8", "utf-8", 0.0)
-    if not data.isascii():
-        try:
-            return Decoded(data.decode("utf-8"), "utf-8", "utf-8", 0.0)
-        except UnicodeDecodeError:
-            pass
+    if data.isascii():
+        return _seven_bits(data, http_label)
+    try:
+        return Decoded(data.decode("utf-8"), "utf-8", "utf-8", 0.0)
+    except UnicodeDecodeError:
+        pass
     foreign = max(1, len(data) - len(data.translate(None, delete=bytes(range(128, 256)))))
     for label, by in _declared(data, http_label):
         known = codec(label)
@@ -93,6 +82,19 @@ def decode(data: bytes, http_label: str | None = None) -> Decoded:
         if text.count("\ufffd") <= BAD_SHARE * foreign:
             return _share(text, name, by)
     return _detected(data, foreign)
+
+
+def _seven_bits(data: bytes, http_label: str | None) -> Decoded:
+    """ASCII, unless escapes in it and a label or the detector say ISO-2022 or HZ: any other label would fit it too."""
+    if b"\x1b$" in data or b"~{" in data:
+        from resiliparse.parse.encoding import detect_encoding
+
+        detected = detect_encoding(data, max_len=1 << 16, html5_compatible=False)
+        for label, by in [*_declared(data, http_label), *([(detected, "detection")] if detected else [])]:
+            name = codec(label)
+            if name is not None and name.startswith(("iso2022", "hz")):
+                return _decoded(data, name, by)
+    return Decoded(data.decode("ascii"), "utf-8", "utf-8", 0.0)
 
 
 def _declared(data: bytes, http_label: str | None) -> list[tuple[str, str]]:

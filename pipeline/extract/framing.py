@@ -152,8 +152,13 @@ class ZstdFraming:
     def head(self, position: int, size: int) -> bytes:
         import zstandard
 
+        start = self.skipped(position)
         try:
-            return self.reader(self.skipped(position), self.source.size).read(size)
+            end = frame_end(self.source, start)
+        except Damaged:
+            end = self.source.size
+        try:
+            return self.reader(start, end).read(size)
         except zstandard.ZstdError:
             return b""
 

@@ -114,18 +114,14 @@ class RangeReader:
         if position >= min(self.end, size):
             return
         self.first = position
-        while position < min(self.end, size):
+        # What stands between our last record and the successor's first is ours to report.
+        while position < size and (position < self.end or self.framing.scan(position) > position):
             try:
                 items, position = step(position)
             except Damaged as error:
                 found = self.framing.scan(position + 1)
                 items, position = [Damage(position, found, str(error))], found
             yield from items
-        if position < size:  # what stands before the successor's start is ours to report
-            found = self.framing.scan(position)
-            if found > position:
-                yield Damage(position, found, "no_record")
-            position = found
         self.next = position
 
     def _after_newlines(self, position: int) -> int:
@@ -199,9 +195,8 @@ class RangeReader:
             if found < end:
                 return [Damage(position, found, "content_length")], found
         block = source.read_at(position + begin, min(length, self.cap))
-        stored = (after if clean else end) - position
-        record = Record(position, stored, record_type(headers), headers, block, length)
+        record = Record(position, after - position, record_type(headers), headers, block, length)
         if clean:
             return [record], after
         found = self.framing.scan(end)
-        return [record, Damage(end, found, "stray")], found
+        return [record, Damage(after, found, "stray")], found

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpusmill.pipeline.extract.limits import Limits, depth, over
+
+LIMITS = Limits(max_tags=1000, max_depth=20, max_run=5000)
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        ("<p>a</p>" * 500, None),
+        ("<p>a</p>" * 501, "too_many_tags"),
+        ("<div>" * 20 + "a" + "</div>" * 20, None),
+        ("<div>" * 21 + "a" + "</div>" * 21, "too_deep"),
+        ("<DIV>" * 21, "too_deep"),
+        ("<p>" + "a" * 4998, None),
+        ("<p>" + "a" * 4999, "long_run"),
+        ("", None),
+    ],
+)
+def test_bounds_fall_where_they_say(page: str, reason: str | None) -> None:
+    assert over(page, LIMITS) == reason
+
+
+@pytest.mark.parametrize(
+    ("page", "levels"),
+    [
+        ("<p>one<p>two<p>three", 0),
+        ("<ul>" + "<li>x" * 300 + "</ul>", 1),
+        ("<table>" + "<tr><td>x" * 300 + "</table>", 1),
+        ("<br>" * 300, 0),
+        ("<div><span><span></div>" * 300, 3),
+        ("<div/>" * 300, 0),
+        ("</div>" * 300 + "<div>", 1),
+        ("<script>" + "<div>" * 300 + "</script><div>", 1),
+        ("<!--" + "<div>" * 300 + "--><div>", 1),
+        ("<a href='x>y'>" * 2, 2),
+    ],
+)
+def test_depth_counts_what_is_open_and_not_what_merely_lacks_an_end_tag(page: str, levels: int) -> None:
+    assert depth(page, 10**6) == levels
+
+
+@given(st.integers(1, 60), st.integers(1, 60))
+def test_depth_of_nested_elements_is_their_number(levels: int, repeats: int) -> None:
+    assert depth(("<div>" * levels + "</div>" * levels) * repeats, 10**6) == levels
+
+
+@given(st.text(alphabet="<>/!-divscript 'a=\n", max_size=300))
+def test_any_page_has_a_depth(page: str) -> None:
+    assert 0 <= depth(page, 10**6) <= page.count("<")
+
+
+@pytest.mark.parametrize(
+    "unit", ["<div>", "</div>", "<!--", "<script>", "<", "<a ", "<a b='", "<b><i></b>", "<div></p>"]
+)
+def test_depth_is_linear_in_the_page(unit: str) -> None:
+    # A quadratic scan of 2 MB would take hours; this bound is far from both.
+    started = time.process_time()
+    depth(unit * (2_000_000 // len(unit)), 10**9)
+    assert time.process_time() - started < 20
