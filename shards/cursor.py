@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class Cursor:
         return json.dumps(self.state(), separators=(",", ":"))
 
 
-def read_cursor(value: Cursor | dict[str, Any] | str) -> Cursor:
+def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
     """A cursor from its JSON or dict form; raises CursorError when it is none."""
     if isinstance(value, Cursor):
         return value
@@ -46,7 +47,7 @@ def read_cursor(value: Cursor | dict[str, Any] | str) -> Cursor:
     return cursor
 
 
-def start_of(cursor: Cursor | dict[str, Any] | str | None, plan: Plan, where: str) -> int:
+def start_of(cursor: Cursor | Mapping[str, Any] | str | None, plan: Plan, where: str) -> int:
     """The sample to go on from; raises CursorError when the cursor's plan is not `plan` up to there."""
     if cursor is None:
         return 0

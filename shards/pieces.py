@@ -27,19 +27,17 @@ class Pieces:
 
 def loss_mask(pieces: Pieces) -> npt.NDArray[np.bool_]:
     """[rows, T]: whether the target is a real token; False on padding."""
-    real = np.zeros(pieces.rows, np.int64)
+    real = np.zeros(pieces.rows, np.int32)
     real[pieces.row] = pieces.end  # the last piece of a row wins
-    return np.arange(1, pieces.sequence_length + 1) < real[:, None]
+    return np.arange(1, pieces.sequence_length + 1, dtype=np.int32) < real[:, None]
 
 
 def position_ids(pieces: Pieces) -> npt.NDArray[np.int32]:
     """[rows, T]: distance of each input from the start of its piece; padding counts from its own start."""
-    length = pieces.sequence_length
-    starts = np.zeros(pieces.rows * length, np.int32)
-    bounds = _bounds(pieces)
-    starts[bounds] = bounds % length
-    starts = np.maximum.accumulate(starts.reshape(pieces.rows, length), axis=1)
-    return np.arange(length, dtype=np.int32) - starts
+    total = pieces.rows * pieces.sequence_length
+    bounds = _bounds(pieces).astype(np.int32)
+    starts = np.repeat(bounds, np.diff(np.append(bounds, total)))
+    return (np.arange(total, dtype=np.int32) - starts).reshape(pieces.rows, pieces.sequence_length)
 
 
 def cu_seqlens(pieces: Pieces) -> npt.NDArray[np.int32]:
