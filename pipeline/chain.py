@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.stage import Edit, Measure, SetOperation, Stage
+from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.ledger import Ledger
-from corpusmill.pipeline.recipe import Recipe
-from corpusmill.pipeline.registry import suggestion
+from corpusmill.pipeline.recipe import Recipe, StageSpec
+from corpusmill.pipeline.registry import STAGES, build, suggestion
 from corpusmill.pipeline.rules import Cut
 
 LEDGER_PREFIX = "ledger."
@@ -116,7 +117,11 @@ def compile_recipe(recipe: Recipe, sample: float | None = None, limit: int | Non
     first = recipe.stages[0]
     chain.set("documents", first.config.operation(recipe.seed, sample, limit))
     chain.verdict(stage=first.name)
-    for spec in recipe.stages[1:]:
+    specs = recipe.stages[1:]
+    if specs and specs[-1].key == "shard":
+        # Shards without weights would be no stream; the default says what the data says.
+        specs = (*specs, StageSpec("mix", "mix", build(load_class(STAGES["mix"]), {}, "mix")))
+    for spec in specs:
         spec.config.extend(chain, spec.name)
         if chain._fallible and spec.key == "redact":
             chain.verdict(

@@ -189,7 +189,21 @@ def _parse_stage(value: Any, where: str) -> StageSpec:
         raise RecipeError(f"{where}: name {name!r} may have small letters, digits, _ and - only")
     if key == "filter":
         fields["rules"] = _parse_rules(fields.get("rules"), where)
+    else:
+        fields = _sizes(fields, where)
     return StageSpec(key, name, build(kind, fields, where))
+
+
+def _sizes(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Every `*_bytes` may be written with a unit."""
+    read = {}
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            value = _sizes(value, f"{where}.{key}")
+        elif str(key).endswith("_bytes") and isinstance(value, str):
+            value = parse_bytes(value, f"{where}.{key}")
+        read[key] = value
+    return read
 
 
 def _parse_rules(value: Any, where: str) -> list[Any]:

@@ -68,12 +68,24 @@ def build(kind: type[Any], fields: Any, where: str) -> Any:
     try:
         return TypeAdapter(forbid_unknown(kind)).validate_python({} if fields is None else fields)
     except ValidationError as error:
-        names = [field.name for field in dataclasses.fields(kind)]
         lines = []
         for item in error.errors():
             place = ".".join(str(part) for part in item["loc"])
             message = item["msg"]
             if item["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-                message = f"unknown key; {suggestion(str(item['loc'][-1]), names)}"
+                message = f"unknown key; {suggestion(str(item['loc'][-1]), _keys_at(kind, item['loc'][:-1]))}"
             lines.append(f"{where}: {place}: {message}" if place else f"{where}: {message}")
         raise RecipeError("\n".join(lines)) from None
+
+
+def _keys_at(kind: type[Any], place: tuple[int | str, ...]) -> list[str]:
+    """The keys that may stand at a place inside the fields of a dataclass."""
+    for name in place:
+        hint = typing.get_type_hints(kind).get(str(name))
+        inner = [
+            each
+            for each in (hint, *typing.get_args(hint))
+            if isinstance(each, type) and dataclasses.is_dataclass(each)
+        ]
+        kind = inner[0] if inner else kind
+    return [field.name for field in dataclasses.fields(kind)]

@@ -36,7 +36,9 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, crawl: Path, recipe: Path, language_model: Path) -> Path:
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, crawl: Path, recipe: Path, language_model: Path
+) -> Path:
     """OUT of a whole run with one worker that nothing disturbed. Read only."""
     out = tmp_path_factory.mktemp("undisturbed") / "out"
     corpusmill("run", recipe, "--out", out, *inputs(crawl), "--workers", "1")

@@ -17,7 +17,7 @@ stages:
   - filter:
       - language: {keep: [en], at_least: 0.65}
       - gopher_repetition: {}
-      - gopher_quality: {min_words: 30}
+      - gopher_quality: {min_words: 30, min_alpha_words: 0.6}
       - c4: {require_terminal_punctuation: false}
       - fineweb_quality: {}
   - dedup: {at_least: 0.7, bands: 14, rows: 8, ngram: 5}
@@ -44,7 +44,9 @@ def command(*arguments: str | Path) -> list[str]:
 def corpusmill(*arguments: str | Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own and check its exit code."""
     done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=600)
-    assert done.returncode == expect, f"exit {done.returncode}, wanted {expect}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    assert done.returncode == expect, (
+        f"exit {done.returncode}, wanted {expect}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    )
     return done
 
 
@@ -55,7 +57,11 @@ def inputs(crawl: Path) -> list[str]:
 
 def hashes(out: Path) -> dict[str, str]:
     """sha256 of every file of a run, data and manifests, but for the metrics."""
-    paths = [path for path in sorted(out.rglob("*")) if path.is_file() and path.relative_to(out).parts[0] != "metrics"]
+    paths = [
+        path
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.relative_to(out).parts[0] != "metrics"
+    ]
     return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 

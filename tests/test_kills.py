@@ -1,0 +1,90 @@
+"""kill -9 of the driver and of workers in the middle of stages: the same command finishes, with the bytes of an undisturbed run."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from runs import command, corpusmill, hashes, inputs
+
+STAGES = ("documents", "filter.measures", "dedup.edges", "shard.scatter", "shard.write")
+
+
+def start(recipe: Path, crawl: Path, out: Path) -> subprocess.Popen[str]:
+    arguments = command("run", recipe, "--out", out, *inputs(crawl), "--workers", "2")
+    return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(driver: subprocess.Popen[str], event: str, stage: str) -> None:
+    assert driver.stderr is not None
+    seen = []
+    for line in driver.stderr:
+        seen.append(line)
+        if line.startswith("{") and (value := json.loads(line))["stage"] == stage and value["event"] == event:
+            return
+    raise AssertionError(f"the run ended before {event} of {stage}:\n{''.join(seen)[-3000:]}")
+
+
+def workers(driver: int) -> list[int]:
+    """Child processes of the driver that are workers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rsplit(")", 1)[1].split()[1])
+            if (
+                parent == driver
+                and "corpusmill.pipeline.engine.worker" in (path.parent / "cmdline").read_text()
+            ):
+                found.append(int(path.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return sorted(found)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_driver_killed_in_a_stage(
+    stage: str, undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    driver = start(recipe, crawl, out)
+    wait_for(driver, "stage_began", stage)
+    time.sleep(0.05)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    corpusmill("run", recipe, "--out", out, *inputs(crawl), "--workers", "2")
+    assert hashes(out) == hashes(undisturbed)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_workers_busy_and_idle_killed_in_a_stage(
+    stage: str, undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    driver = start(recipe, crawl, out)
+    wait_for(driver, "stage_began", stage)
+    for pause in (0.02, 0.1):  # all workers twice: whichever is idle at this moment is among them
+        time.sleep(pause)
+        for pid in workers(driver.pid):
+            os.kill(pid, signal.SIGKILL)
+    assert driver.stderr is not None
+    rest = driver.stderr.read()
+    assert driver.wait() == 0, rest[-3000:]
+    assert hashes(out) == hashes(undisturbed)
+
+
+def test_an_interrupt_stops_after_the_commits_in_flight_and_the_same_command_goes_on(
+    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    driver = start(recipe, crawl, out)
+    wait_for(driver, "task_done", "documents")
+    driver.send_signal(signal.SIGTERM)
+    assert driver.stderr is not None
+    said = driver.stderr.read()
+    assert driver.wait() == 130 and "goes on from here" in said
+    assert list((out / "text" / "documents").glob("*/_commits/*.json"))
+    corpusmill("run", recipe, "--out", out, *inputs(crawl))
+    assert hashes(out) == hashes(undisturbed)
