@@ -6,6 +6,7 @@ stripped from both ends by moving two borders, and look-ups in the table of exce
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.pipeline.text import chars, words
+from corpusmill.pipeline.text.kernels import source_stamp
 
 SPACE, ALPHA, MARK, NOSPACE, UPPER = chars.SPACE, chars.ALPHA, chars.MARK, chars.NOSPACE, chars.UPPER
 OPENS, CLOSES, QUOTE, BEFORE_STOP, CURRENCY = (
@@ -365,3 +367,21 @@ def mark(code: Codes, flags: Flags, n: int, keys: Keys, cuts: Cuts) -> None:
             mark_piece(code, flags, start, i, keys, cuts)
         if any_of & NOSPACE:
             mark_spaceless(flags, start, i)
+
+
+@lru_cache(maxsize=1)
+def splitter() -> Any:
+    """`mark` compiled for a caller from Python, kept on disk."""
+    stamp = source_stamp(
+        "corpusmill.pipeline.text.split", "corpusmill.pipeline.text.words", "corpusmill.pipeline.text.chars"
+    )
+    signature = numba.void(
+        numba.int32[::1], numba.uint32[::1], numba.int64, numba.uint64[::1], numba.int64[::1]
+    )
+
+    @numba.njit(signature, nogil=True, cache=True)
+    def split(code: Codes, flags: Flags, n: Any, keys: Keys, cuts: Cuts) -> None:
+        _ = stamp
+        mark(code, flags, n, keys, cuts)
+
+    return split

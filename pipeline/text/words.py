@@ -49,7 +49,7 @@ gb GB tb TB T G M K % км км² км³ м м² м³ дм дм² дм³ см с
 """
 LONGEST: Final = 12  # code points of the longest exception or unit that is looked up
 
-SLOTS: Final = 1 << 12  # of the table of exceptions: under a quarter full
+SLOTS: Final = 1 << 13  # of the table of exceptions: under a quarter full
 
 
 def _flagged(table: npt.NDArray[np.uint32], characters: str, flag: int) -> None:
@@ -111,9 +111,10 @@ def exceptions() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
 
 def words(text: str) -> list[str]:
     """The words of one text, in order, punctuation among them. For one text: the kernels do columns (filters/measures.py)."""
-    from corpusmill.pipeline.text.split import mark
+    from corpusmill.pipeline.text.split import splitter
 
-    flags = table()[np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)]
-    mark(np.frombuffer(text.encode("utf-32-le"), dtype=np.int32).copy(), flags, len(text), *exceptions())
+    code = np.frombuffer(text.encode("utf-32-le"), dtype=np.int32).copy()
+    flags = table()[code]
+    splitter()(code, flags, len(text), *exceptions())
     starts = np.flatnonzero(flags & np.uint32(START)).tolist()
     return ["".join(text[a:b].split()) for a, b in zip(starts, [*starts[1:], len(text)], strict=False)]
