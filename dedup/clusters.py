@@ -29,8 +29,9 @@ from corpusmill.pipeline.engine.shuffle import gather, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError
 
-NODE_BYTES = 160
-EDGE_BYTES = 72
+NODE_BYTES = 210
+EDGE_BYTES = 48
+"""Measured with 4 million documents, and with 8 million edges: files mapped, tables, arrays and the slices written."""
 
 KEPT, EXACT, NEAR = 0, 1, 2
 

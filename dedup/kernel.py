@@ -1,8 +1,9 @@
 # mypy: ignore-errors
-"""Compiled loops of dedup: text to word hashes, shingles, signatures and sets; intersections of sorted sets.
+"""Compiled loops from text to word hashes, shingles, signatures and bands.
 
-The types are those of the numba signatures (type checkers cannot read them). All arithmetic is unsigned and wraps; the meaning of every number is specified in shingle.py, which holds the same in plain Python.
-Import this module late: loading the compiled code from numba's cache takes about half a second.
+The types are those of the numba signatures (type checkers cannot read them). All arithmetic is unsigned and wraps; what every
+number means is specified in shingle.py, which holds the same in plain Python. Import this module late: loading the compiled code
+from numba's cache takes about half a second, compiling it some ten.
 """
 
 import numpy as np
@@ -35,7 +36,6 @@ HASHES = uint64[::1]
 OFFSETS = int64[::1]
 # What Arrow maps from a file is read-only; a signature that says so takes both kinds.
 DATA_IN = Array(uint8, 1, "C", readonly=True)
-HASHES_IN = Array(uint64, 1, "C", readonly=True)
 OFFSETS_IN = Array(int64, 1, "C", readonly=True)
 
 
@@ -112,6 +112,8 @@ def encode(point, out, o):
 )
 def words_of(data, start, end, ascii_table, kinds, lower, out, o, hashes):
     """Write the normalised text behind out[o] and the word hashes to `hashes`; returns (words, position behind the text).
+
+    One function, longer than a screen, because its state (word open, hash so far) lives in registers from byte to byte.
 
     `kinds` holds what a code point does (SEPARATOR, LETTER, MARK, SINGLE, IGNORED); `ascii_table` the lower case of an ASCII letter or digit,
     SEPARATOR for other ASCII and NOT_ASCII from 128 on.
@@ -325,44 +327,6 @@ def shingle_lists(data, offsets, ascii_table, kinds, lower, ngram, scratch, out,
         end += np.int64(shingles_of(out[end:], words, ngram))
     out_offsets[offsets.shape[0] - 1] = end
     return end
-
-
-@njit(int64(HASHES, OFFSETS_IN, OFFSETS), nogil=True, cache=True)
-def compact(values, offsets, out_offsets):
-    """Drop repeats from sorted lists, in place; returns the new total."""
-    end = 0
-    for d in range(offsets.shape[0] - 1):
-        out_offsets[d] = end
-        for i in range(offsets[d], offsets[d + 1]):
-            if i == offsets[d] or values[i] != values[i - 1]:
-                # values[i - 1] may be overwritten only by an equal or earlier value: end <= i
-                values[end] = values[i]
-                end += 1
-    out_offsets[offsets.shape[0] - 1] = end
-    return end
-
-
-@njit(
-    void(HASHES_IN, OFFSETS_IN, HASHES_IN, OFFSETS_IN, OFFSETS_IN, OFFSETS_IN, OFFSETS),
-    nogil=True,
-    cache=True,
-)
-def overlaps(left, left_offsets, right, right_offsets, first, second, shared):
-    """Per pair (first[p], second[p]): how many hashes the two sorted sets share."""
-    for p in range(first.shape[0]):
-        i = np.uint64(left_offsets[first[p]])
-        i_end = np.uint64(left_offsets[first[p] + 1])
-        j = np.uint64(right_offsets[second[p]])
-        j_end = np.uint64(right_offsets[second[p] + 1])
-        count = 0
-        while i < i_end and j < j_end:
-            x = left[i]
-            y = right[j]
-            # Both steps are computed, no branch depends on the data: a mispredicted one costs more than the whole step.
-            count += np.int64(x == y)
-            i += np.uint64(x <= y)
-            j += np.uint64(y <= x)
-        shared[p] = count
 
 
 @njit(void(uint32[:, ::1], int64, int64, uint64[:, ::1]), nogil=True, cache=True)

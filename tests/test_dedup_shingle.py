@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import datasketch
 import numpy as np
 import pyarrow as pa
@@ -50,6 +52,20 @@ def test_signatures_equal_datasketch_with_the_published_hash() -> None:
             for each in shingle.shingles(text, 5):
                 sketch.update(each)
             assert signed.signatures[row].tolist() == sketch.hashvalues.tolist(), text
+
+
+def test_signatures_equal_datasketch_on_sentences_of_twelve_languages() -> None:
+    folder = Path(__file__).parent.parent.parent / "shared" / "data" / "text" / "pud"
+    if not folder.is_dir():
+        pytest.skip(f"no parallel sentences in {folder}")
+    files = sorted(folder.glob("*.txt"))
+    texts = ["\n".join(file.read_text("utf-8").splitlines()[:60]) for file in files]
+    assert len(texts) == 12
+    signed = shingle.sign(column(texts), 5, 112)
+    for row, text in enumerate(texts):
+        sketch = datasketch.MinHash(112, seed=1, scheme="affine32", hashfunc=shingle.shingle_hash)
+        sketch.update_batch(shingle.shingles(text, 5))
+        assert signed.signatures[row].tolist() == sketch.hashvalues.tolist(), files[row].name
 
 
 @given(words, st.integers(1, 7))
