@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from corpusmill.pipeline.errors import CursorError
@@ -23,7 +23,7 @@ class Cursor:
     v: int = VERSION
 
     def state(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"v": self.v, "plan": self.plan, "next": self.next, "quarantine": self.quarantine}
 
     def to_json(self) -> str:
         return json.dumps(self.state(), separators=(",", ":"))

@@ -5,7 +5,7 @@ Reads the manifests, one block a sample and the row groups of the docs sidecar t
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Located:
-    """One sample. `row` counts through the component, `block` through its blocks; `shard` is the file below the plan's folder."""
+    """One sample, JSON values all through. `row` counts through the component, `block` through its blocks; `shard` is the file below the plan's folder."""
 
     sample: int
     component: str
@@ -50,10 +50,6 @@ class Located:
     block: int
     row: int
     pieces: tuple[Piece, ...]
-
-    def value(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
 
 def locate(path: str | Path, at: int, until: int | None = None) -> list[Located]:

@@ -5,7 +5,8 @@
     place --keyed permutation of blocks--> window of W blocks   blocks are read once an epoch, W at a time
           --keyed permutation of rows in the window--> row
 
-Any sample costs the same, the first or the 10^12th; state is one array of window starts a component and epoch (8 bytes a window).
+Any sample costs the same, the first or the 10^12th: 0.3 us in a row, 1.4 ms out of the blue (24 ms with 2.5 million blocks
+each in 3 components). State is one array of window starts a component and epoch (8 bytes a window).
 Keys are derived from (seed, component, epoch, level, window): no epoch of one seed is an epoch of another.
 """
 

@@ -1,6 +1,7 @@
 """From a sample back to its documents, and everything that verification finds."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,7 +67,7 @@ def test_a_later_epoch_is_told_apart(shards: Path) -> None:
 
 
 def test_located_samples_are_json(shards: Path) -> None:
-    value = json.loads(json.dumps(locate(shards, 5)[0].value()))
+    value = json.loads(json.dumps(asdict(locate(shards, 5)[0])))
     assert value["sample"] == 5 and value["pieces"][0]["url"].startswith("https://")
 
 
@@ -137,8 +138,6 @@ def test_all_broken_files_are_listed_at_once(tmp_path: Path) -> None:
 
 def test_a_sidecar_that_tells_another_story_is_found(tmp_path: Path) -> None:
     """Hashes that fit, contents that do not: what a fault of the writer would look like."""
-    from dataclasses import replace
-
     from shard_samples import VOCAB, _stored, write_component
 
     from corpusmill.shards.layout import MANIFEST

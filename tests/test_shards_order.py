@@ -213,6 +213,13 @@ def test_a_window_mixes_blocks_as_a_full_shuffle_would() -> None:
     assert abs(ratio - 1) < 0.25
 
 
+def test_components_of_more_rows_than_32_bits_count_keep_them_apart() -> None:
+    order = ComponentOrder("a", 1, 16, np.full(2_500_000, 4096))
+    rows = np.concatenate([order.take(start, 1000)[1] for start in (0, 2**32, order.rows - 1000)])
+    assert order.rows > 2**33
+    assert len(np.unique(rows)) == 3000 and rows.max() > 2**32 and rows.min() >= 0 and rows.max() < order.rows
+
+
 def test_the_billionth_block_of_samples_needs_no_more_than_the_first() -> None:
     order = Order(
         Mixture([Step(0, (700_000_000, 300_000_000))]),

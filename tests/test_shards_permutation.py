@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpusmill.shards.permutation import derive, permute, unpermute
+from corpusmill.shards.permutation import derive, permute, permute_each, unpermute
 
 AROUND_POWERS_OF_TWO = [2**k + d for k in (12, 15, 16, 18) for d in (-1, 0, 1)]
 
@@ -34,6 +34,14 @@ def test_any_size_beyond_32_bits_too_stays_inside_and_comes_back(
     assert there.min() >= 0 and there.max() < n
     assert len(set(there.tolist())) == len(places)
     assert np.array_equal(unpermute(there, n, key), places)
+
+
+def test_many_permutations_at_once_are_the_single_ones() -> None:
+    sizes = [(n, derive("each", n)) for n in (1, 2, 7, 100, 4097, 12)]
+    counts = np.array([1, 2, 0, 60, 4097, 5])
+    places = np.concatenate([np.arange(count) for count in counts])
+    single = [permute(np.arange(count), n, key) for (n, key), count in zip(sizes, counts, strict=True)]
+    assert np.array_equal(permute_each(places, sizes, counts), np.concatenate(single))
 
 
 def test_keys_give_orders_of_their_own() -> None:

@@ -120,6 +120,30 @@ def test_fresh_processes_with_other_rank_counts_go_on_where_the_last_ones_stoppe
         cursor, at = cursors.pop(), at + 48
 
 
+TRAINER = """
+import sys
+from corpusmill.shards import stream
+batches = stream(sys.argv[1], 6, cursor=sys.argv[2] or None)
+for batch in batches:
+    print(batches.cursor.to_json(), batch["tokens"].tobytes().hex(), flush=True)
+"""
+
+
+def test_a_killed_trainer_goes_on_from_the_last_cursor_it_saved(shards: Path, straight: np.ndarray) -> None:
+    cursor, found = "", []
+    for _ in range(3):
+        run = subprocess.Popen(
+            [sys.executable, "-c", TRAINER, str(shards), cursor], stdout=subprocess.PIPE, text=True
+        )
+        assert run.stdout is not None
+        for _ in range(5):
+            cursor, data = run.stdout.readline().split()
+            found.append(np.frombuffer(bytes.fromhex(data), np.uint16).reshape(6, 9))
+        run.kill()  # batches that it made after the last saved cursor are made again
+        run.communicate()
+    assert np.array_equal(np.concatenate(found), straight[: 3 * 5 * 6])
+
+
 def test_a_cursor_counts_batches_handed_out_not_batches_made_ahead(shards: Path) -> None:
     with stream(shards, 10, prefetch=8) as batches:
         assert batches.cursor.next == 0

@@ -14,6 +14,8 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from corpusmill.shards.torch import StreamDataset, stream_loader  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
 TOTAL = 300
 
 
