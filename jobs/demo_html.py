@@ -110,9 +110,10 @@ def page(site: Site, title: str, body: str, dice: Dice, charset: str = "utf-8") 
             f'{heading}\n{body}\n</div><div class="sidebar"><ul>{related}</ul></div></div><div class="footer">{footer}</div>'
         )
     elif site.layout == "table":
+        cells = "".join(f"<td>{word}</td>" for word in site.menu)
         frame = (
-            f'<table width="100%"><tr><td colspan="2"><b>{site.name}</b></td></tr><tr><td class="nav"><ul>{menu}</ul></td>'
-            f"<td>{heading}\n{body}\n</td></tr><tr><td colspan='2'>{footer}</td></tr></table>"
+            f'<table width="100%" bgcolor="#ccccff"><tr><td><b>{site.name}</b></td>{cells}</tr></table><div align="left">'
+            f'{heading}\n{body}\n</div><hr><center><font size="1">{footer}</font></center>'
         )
     else:
         frame = (

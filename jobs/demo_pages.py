@@ -18,12 +18,13 @@ from pathlib import Path
 
 from corpusmill.jobs import demo_plants as plants
 from corpusmill.jobs.demo_html import SITES, body_of, page
-from corpusmill.jobs.demo_prose import Prose, documentation, library, licences
+from corpusmill.jobs.demo_prose import Prose, documentation, library, licences, reference
 from corpusmill.jobs.demo_warc import Exchange, damaged, exchange, gzipped, warcinfo
 from corpusmill.jobs.dice import Dice
 
 SHARES = {
-    "licence": 80,
+    "reference": 110,
+    "licence": 70,
     "exact_copy": 30,
     "near_copy": 45,
     "other_language": 55,
@@ -38,7 +39,7 @@ SHARES = {
     "empty": 4,
     "very_long": 1,
     "damaged": 1,
-    "library": 180,
+    "library": 150,
 }
 """Pages of a kind in a thousand, one at least; what is left is documentation."""
 
@@ -112,14 +113,17 @@ def _pages(pages: int, seed: int) -> Iterator[Page]:
     articles = max(8, pages - sum(count.values()))
     own = count["personal_data"] + count["encoded"] + count["damaged"]
     prose = documentation(articles + own)
-    spare = iter(prose[articles:])
-    good = [_article(one, "documentation", seed) for one in prose[:articles]]
+    # What other kinds are made of comes first: where prose is short, there is less documentation and no kind is missing.
+    spare, prose = iter(prose[:own]), prose[own:]
+    good = [_article(one, "documentation", seed) for one in prose]
     yield from good
+    for one in reference(count["reference"]):
+        yield _article(one, "reference", seed)
     for one in licences(count["licence"]):
         yield _article(one, "licence", seed)
     for one in library(count["library"]):
         yield Page(f"https://library.example/{one.name}", "library", "library", text=one.text)
-    yield from _copies(prose[:articles], good, count, seed)
+    yield from _copies(prose, good, count, seed)
     for one in islice(spare, count["personal_data"]):
         yield _article(
             one, "personal_data", seed, plants.with_personal_data(one.text, Dice(seed, "person", one.name))
