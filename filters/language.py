@@ -1,7 +1,7 @@
 """The language of a text, by fastText's lid.176: a measure (label and score) and the rule that cuts on it.
 
-The model is named, never passed: each worker loads the pinned file once (0.05 s). One prediction over the whole text costs 0.5 ms for
-4,000 characters. A text is one line to the model: line ends and NUL become spaces. A text of white space has the label "none".
+The model is named, never passed: each worker loads the pinned file once (0.3 s with its checks). One prediction over the whole text costs
+0.7 ms for 4,000 characters (718 extracted pages). A text is one line to the model: line ends and NUL become spaces. A text of white space has the label "none".
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,7 @@ TEXT = st.text(alphabet="ab the.…#-•!,1 \n\n\n\r\x0b\u2028é中", max_size=2
 ).map("\n".join)
 
 
-def measured(texts: list[str | None], operation: TextMeasures = TextMeasures()) -> list[dict[str, float]]:  # noqa: B008
+def measured(texts: Sequence[str | None], operation: TextMeasures = TextMeasures()) -> list[dict[str, float]]:  # noqa: B008
     return operation.measure(pa.table({"text": pa.array(texts, pa.large_string())})).to_pylist()
 
 
