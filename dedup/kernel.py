@@ -7,7 +7,9 @@ from numba's cache takes about half a second, compiling it some ten.
 """
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.extending import intrinsic
 from numba.types import Array, int64, uint8, uint32, uint64, void
 
 # numba makes float64 of uint64 + int literal and checks for wrap-around of signed indexes: typed constants avoid both.
@@ -16,10 +18,11 @@ U1 = np.uint64(1)
 U2 = np.uint64(2)
 U3 = np.uint64(3)
 U4 = np.uint64(4)
-U7 = np.uint64(7)
 U8 = np.uint64(8)
 U32 = np.uint64(32)
 U33 = np.uint64(33)
+U64 = np.uint64(64)
+ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 WORD_SEED = np.uint64(0x9E3779B97F4A7C15)
 WORD_PRIME = np.uint64(0xD6E8FEB86659FD93)
 SHINGLE_PRIME = np.uint64(0xA0761D6478BD642F)
@@ -27,7 +30,7 @@ MIX_1 = np.uint64(0xFF51AFD7ED558CCD)
 MIX_2 = np.uint64(0xC4CEB9FE1A85EC53)
 SEPARATOR, LETTER, MARK, SINGLE, IGNORED = U0, U1, U2, U3, U4
 SPACE_BYTE = np.uint8(32)
-NOT_ASCII = np.uint8(255)
+ASCII_END = np.uint8(128)
 TILE = 1024  # shingle hashes between two rounds of permutations: 4 KiB, within the first cache
 
 BYTES = uint8[::1]
@@ -58,6 +61,8 @@ def fold(h, group):
 def decode(data, i, end):
     """(code point, bytes) of the UTF-8 sequence at `i`; (0, 1) where it is broken, so that bad bytes separate words."""
     lead = np.uint64(data[i])
+    if lead < np.uint64(0x80):
+        return lead, U1
     if lead < np.uint64(0xC0):
         return U0, U1
     length = U2
@@ -105,98 +110,92 @@ def encode(point, out, o):
     return o + U4
 
 
+@intrinsic
+def load64(typing, array, index):
+    """Eight bytes of an array as a little-endian number, wherever they lie; the caller sees to it that they are there."""
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.gep(data, [arguments[1]])
+        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+
+    return uint64(array, index), generate
+
+
 @njit(
     types.UniTuple(uint64, 2)(DATA_IN, uint64, uint64, BYTES, BYTES, RUNES, BYTES, uint64, HASHES),
     nogil=True,
     cache=True,
 )
-def words_of(data, start, end, ascii_table, kinds, lower, out, o, hashes):
-    """Write the normalised text behind out[o] and the word hashes to `hashes`; returns (words, position behind the text).
+def split(data, start, end, ascii_table, kinds, lower, out, o, ends):
+    """Write the normalised text behind out[o] and where each word ends to `ends`; returns (words, position behind the text).
 
-    One function, longer than a screen, because its state (word open, hash so far) lives in registers from byte to byte.
-
-    `kinds` holds what a code point does (SEPARATOR, LETTER, MARK, SINGLE, IGNORED); `ascii_table` the lower case of an ASCII letter or digit,
-    SEPARATOR for other ASCII and NOT_ASCII from 128 on.
+    `kinds` holds what a code point does (SEPARATOR, LETTER, MARK, SINGLE, IGNORED); `ascii_table` the lower case of an ASCII
+    letter or digit, a space for other ASCII. A space is written when a word ends, so the last one is taken back.
     """
     first = o
     count = U0
     state = SEPARATOR  # or LETTER: in a spaced word, SINGLE: in a word of one character and its marks
-    h = WORD_SEED
-    group = U0
-    size = U0
     i = start
     while i < end:
-        low = ascii_table[data[i]]
-        if low == U0:
-            if state != SEPARATOR:
-                hashes[count] = mix64(fold(h, group))
-                count += U1
-                state = SEPARATOR
+        byte = data[i]
+        if byte < ASCII_END and state != SINGLE:
+            # No branch depends on where words end, which no processor foretells: it costs more than all the rest.
+            low = ascii_table[byte]
+            inside = np.uint64(low != SPACE_BYTE)
+            out[o] = low
+            ends[count] = o
+            count += state & (inside ^ U1)
+            o += inside | state
+            state = inside
             i += U1
-            continue
-        if low != NOT_ASCII:
-            if state != LETTER:
-                if state != SEPARATOR:
-                    hashes[count] = mix64(fold(h, group))
-                    count += U1
-                if o > first:
-                    out[o] = SPACE_BYTE
-                    o += U1
-                state = LETTER
-                h = WORD_SEED
-                group = U0
-                size = U0
-            while True:
-                out[o] = low
-                o += U1
-                group = (group << U8) | np.uint64(low)
-                size += U1
-                if size & U7 == U0:
-                    h = fold(h, group)
-                    group = U0
-                i += U1
-                if i >= end:
-                    break
-                low = ascii_table[data[i]]
-                if low == U0 or low == NOT_ASCII:  # noqa: SIM109 (numba would build a tuple)
-                    break
             continue
         point, length = decode(data, i, end)
         i += length
         kind = np.uint64(kinds[point])
         if kind == IGNORED:
             continue
-        if kind == SEPARATOR:
-            if state != SEPARATOR:
-                hashes[count] = mix64(fold(h, group))
-                count += U1
-                state = SEPARATOR
-            continue
-        joins = state != SEPARATOR and (kind == MARK or (kind == LETTER and state == LETTER))
-        if not joins:
-            if state != SEPARATOR:
-                hashes[count] = mix64(fold(h, group))
-                count += U1
-            if o > first:
-                out[o] = SPACE_BYTE
-                o += U1
-            state = SINGLE if kind == SINGLE else LETTER
-            h = WORD_SEED
-            group = U0
-            size = U0
-        j = o
-        o = encode(np.uint64(lower[point]), out, o)
-        while j < o:
-            group = (group << U8) | np.uint64(out[j])
-            size += U1
-            if size & U7 == U0:
-                h = fold(h, group)
-                group = U0
-            j += U1
+        joins = kind == MARK or (kind == LETTER and state == LETTER)
+        if state != SEPARATOR and not joins:
+            ends[count] = o
+            count += U1
+            out[o] = SPACE_BYTE
+            o += U1
+            state = SEPARATOR
+        if kind != SEPARATOR:
+            if state == SEPARATOR:
+                state = SINGLE if kind == SINGLE else LETTER
+            o = encode(np.uint64(lower[point]), out, o)
     if state != SEPARATOR:
-        hashes[count] = mix64(fold(h, group))
+        ends[count] = o
         count += U1
+    elif o > first:
+        o -= U1
     return count, o
+
+
+@njit(
+    types.UniTuple(uint64, 2)(DATA_IN, uint64, uint64, BYTES, BYTES, RUNES, BYTES, uint64, HASHES),
+    nogil=True,
+    cache=True,
+)
+def words_of(data, start, end, ascii_table, kinds, lower, out, o, hashes):
+    """As `split`, with the hash of each word; up to 8 bytes behind the text are read."""
+    count, behind = split(data, start, end, ascii_table, kinds, lower, out, o, hashes)
+    w = U0
+    while w < count:
+        stop = hashes[w]
+        size = stop - o
+        h = WORD_SEED ^ size
+        while size > U8:
+            h = fold(h, load64(out, o))
+            o += U8
+            size -= U8
+        h = fold(h, load64(out, o) & (ALL_BITS >> (U64 - (size << U3))))
+        hashes[w] = mix64(h)
+        o = stop + U1
+        w += U1
+    return count, behind
 
 
 @njit(uint64(HASHES, uint64, uint64), nogil=True, cache=True)
