@@ -136,18 +136,24 @@ def pairs_in_runs(
     first, second, anchor = first[order_of_pairs], second[order_of_pairs], anchor[order_of_pairs]
     once = np.ones(len(first), np.bool_)
     once[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
-    longest = int(sizes.max(initial=0))
+    longest = int(sizes[sizes > 1].max(initial=0))
     return Found(first[once], second[once], anchor[once], int(np.count_nonzero(sizes > long_run)), longest)
 
 
 def _repeated(key: U64) -> npt.NDArray[np.int64]:
-    """Positions of keys that occur more than once: a few per cent of all, so the costly order is computed for these alone."""
-    order = np.argsort(key, kind="stable")
-    same = key[order[1:]] == key[order[:-1]]
+    """Positions of keys that may occur more than once: a few per cent of all, so the costly order is computed for these alone.
+
+    Upper bits of the key and position share one integer, because sorting values is several times faster than sorting positions;
+    keys that differ in the lower bits only come along and are told apart later.
+    """
+    bits = np.uint64(max(len(key) - 1, 0).bit_length())
+    low = (np.uint64(1) << bits) - np.uint64(1)
+    packed = np.sort((key & ~low) | np.arange(len(key), dtype=np.uint64))
+    same = (packed[1:] >> bits) == (packed[:-1] >> bits)
     inside = np.zeros(len(key), np.bool_)
     inside[1:] |= same
     inside[:-1] |= same
-    return np.asarray(order[inside], np.int64)
+    return np.asarray(packed[inside] & low, np.int64)
 
 
 def _star_pairs(
