@@ -2,8 +2,9 @@
 
 `count(data, offsets, ...)` reads the UTF-8 buffer of an Arrow large_string column and fills one row of integers a text; ratios and
 thresholds come later, in Arrow (measures.py). Each text is decoded, cut into words once, and walked; memory is bounded by WINDOW,
-beyond which a text is not read (a text of 50 MB takes 0.3 s and 97 MB). 23 MB a second and core on 718 extracted pages. The kernel is compiled on first use and kept on disk; its key holds the source of all that it is made
-of, because numba alone would not notice a change in another file.
+beyond which a text is not read (one of 50 MB takes 0.3 s and 97 MB). 23 MB a second and core on 718 extracted pages. The kernel is
+compiled on first use (12 s) and kept on disk; its key holds the source of all that it is made of, because numba alone would not
+notice a change in another file.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ OTHER_NAMES = dict(
     """.split()
 )
 
-LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\0\x1c\x1d\x1e\x85\u2028\u2029", " "))
+LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\0", " "))  # what the model itself takes for white space
 
 
 def check_language(code: str, where: str) -> None:

@@ -93,7 +93,7 @@ def by_definition(text: str) -> dict[str, float]:
     return found | {f"dup_{n}gram_char_share": share(repeated(pieces, n), len(text)) for n in range(5, 11)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(TEXT, max_size=5))
 def test_every_measure_is_what_its_definition_says(texts: list[str]) -> None:
     assert measured(texts) == [by_definition(text) for text in texts]
@@ -133,6 +133,7 @@ def test_blank_lines_are_no_duplicates() -> None:
 LAYOUTS = [pa.string(), pa.large_string(), pa.string_view()]
 
 
+@settings(deadline=None)  # the first example compiles
 @given(st.lists(TEXT | st.none(), min_size=1, max_size=8), st.data())
 def test_measures_do_not_depend_on_type_slice_chunks_or_neighbours(
     texts: list[str | None], data: st.DataObject
@@ -181,7 +182,7 @@ def test_too_many_stop_words_and_another_splitter_are_refused() -> None:
         TextMeasures(splitter="english-0")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_a_text_is_read_as_far_as_the_window_and_its_length_is_known() -> None:
     (row,) = measured(["ab " * 1_000_000])
     assert row["chars"] == 3_000_000
@@ -190,7 +191,7 @@ def test_a_text_is_read_as_far_as_the_window_and_its_length_is_known() -> None:
     assert row["dup_5gram_char_share"] == pytest.approx(2 / 3, abs=1e-4)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("unit", ["a", "\n", ".", "[1", "a\n", "a b\n\n", "a@", "中", "\u0300", "\U0001f600"])
 def test_hostile_texts_of_a_million_characters_are_measured_in_linear_time(unit: str) -> None:
     (row,) = measured([unit * (1_000_000 // len(unit))])

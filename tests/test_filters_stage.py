@@ -16,10 +16,10 @@ from corpusmill.filters.stage import rule_name
 from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.stage import Edit, Measure, Stage
+from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.recipe import parse_recipe
-from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.registry import RULES
 
 FINEWEB: list[Any] = [

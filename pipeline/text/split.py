@@ -60,6 +60,16 @@ def look_up(hashed: Any, keys: Keys, cuts: Cuts) -> Any:
 
 
 @numba.njit(nogil=True)
+def spans(packed: Any) -> Any:
+    """The sum of packed lengths. A text made to collide with an exception's hash must not lead past its own end."""
+    total = 0
+    while packed > 0:
+        total += packed & 15
+        packed >>= 4
+    return total
+
+
+@numba.njit(nogil=True)
 def exception(code: Codes, a: int, b: int, keys: Keys, cuts: Cuts) -> Any:
     """The packed lengths if code[a:b] is an exception, else 0."""
     if b - a > LONGEST or b <= a:
@@ -67,7 +77,8 @@ def exception(code: Codes, a: int, b: int, keys: Keys, cuts: Cuts) -> Any:
     hashed = BASIS
     for i in range(a, b):
         hashed = mixed(hashed, code[i])
-    return max(look_up(hashed, keys, cuts), 0)
+    packed = max(look_up(hashed, keys, cuts), 0)
+    return packed if spans(packed) == b - a else 0
 
 
 @numba.njit(nogil=True)
@@ -321,7 +332,7 @@ def join_exceptions(code: Codes, flags: Flags, a: int, b: int, keys: Keys, cuts:
             if j == b or flags[j] & START:
                 words_in += 1
                 value = look_up(hashed, keys, cuts) if words_in > 1 and not letters else -1
-                if value > 0:
+                if value > 0 and spans(value) == j - i:
                     packed, end = value, j
         if packed:
             mark_packed(flags, i, end, packed)
