@@ -110,7 +110,7 @@ def _detected(data: bytes, foreign: int) -> Decoded:
     from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
     # Markup is ASCII and drowns what is to be told apart: the detector sees the bytes outside of tags, if they are enough.
-    bare = re.sub(rb"(?is)<(script|style)\b.*?</\1|<[^>]*>|\s+", b" ", data[: 1 << 18])
+    bare = re.sub(rb"(?is)<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?|\s+", b" ", data[: 1 << 18])
     for sample in (bare, data):
         label = detect_encoding(sample, max_len=1 << 16, html5_compatible=False) or ""
         # The detector knows DOS code pages, the web does not: only what browsers read is believed.

@@ -11,12 +11,17 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, cast
+from functools import cached_property
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from corpusmill.pipeline.extract.source import CHUNK, GZIP, ZSTD, Source, Window
 
+if TYPE_CHECKING:
+    import zstandard
+
 SCAN = 1 << 20
 HEADER_LIMIT = 1 << 17  # bytes of a WARC header block; the longest seen has 3 kB
+PROOF = 1 << 13  # bytes in which the header block of a bare record must end to be taken for a start
 VERSION = re.compile(rb"WARC/\d+\.\d")
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 DICTIONARY = (
@@ -142,12 +147,16 @@ class ZstdFraming:
 
     def reader(self, start: int, end: int) -> BinaryIO:
         """Frames from `start` on, inflated; a bounded read at a time."""
+        window = cast(BinaryIO, Window(self.source, start, end))
+        return cast(BinaryIO, io.BufferedReader(self.inflater.stream_reader(window), CHUNK))
+
+    @cached_property
+    def inflater(self) -> zstandard.ZstdDecompressor:
+        """One for all frames: a dictionary is costly to load."""
         import zstandard
 
         dictionary = zstandard.ZstdCompressionDict(self.dictionary) if self.dictionary else None
-        inflater = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=1 << 27)
-        window = cast(BinaryIO, Window(self.source, start, end))
-        return cast(BinaryIO, io.BufferedReader(inflater.stream_reader(window), CHUNK))
+        return zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=1 << 27)
 
     def head(self, position: int, size: int) -> bytes:
         import zstandard
@@ -191,10 +200,11 @@ class PlainFraming:
     source: Source
 
     def starts(self, position: int) -> bool:
-        head = self.source.read_at(position, HEADER_LIMIT)
-        if not VERSION.match(head):
+        head = self.source.read_at(position, PROOF)
+        end = re.search(rb"\r?\n\r?\n", head)
+        if end is None or not VERSION.match(head):
             return False
-        block = re.split(rb"\r?\n\r?\n", head, maxsplit=1)[0].lower()
+        block = head[: end.start()].lower()
         return b"\nwarc-type:" in block and b"\ncontent-length:" in block
 
     def scan(self, position: int) -> int:

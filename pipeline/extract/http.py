@@ -18,6 +18,7 @@ EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
 FOLD = re.compile(r"\r?\n[ \t]+")
 CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]{0,256})?\r?\n")
 HEADER_LIMIT = 1 << 18
+SLICE = 1 << 13
 
 
 class Bomb(Exception):
@@ -137,38 +138,28 @@ def _decode_once(body: bytes, names: list[str], limit: int) -> tuple[str, bytes]
 
 
 def _inflate(body: bytes, wbits: int, limit: int) -> bytes | None:
-    """Inflated bytes, up to the cut of a cut body; None when the bytes are no such stream."""
+    """Inflated bytes, up to the cut or the damage of a body that has one; None when the bytes are no such stream."""
     parts: list[bytes] = []
-    total = 0
-    while body:
-        inflater = zlib.decompressobj(wbits)
+    total = position = 0
+    inflater = zlib.decompressobj(wbits)
+    while position < len(body):
+        # Slices, since zlib gives nothing of a call that ends in damage, and copies all that lies behind a member's end.
+        feed = body[position : position + SLICE]
         try:
-            data = inflater.decompress(body, limit + 1 - total)
+            data = inflater.decompress(feed, limit + 1 - total)
         except zlib.error:
-            # One long call loses what precedes the damage: a body with a bad end is rare, so it alone is inflated in steps.
-            data = _inflate_to_damage(body, wbits, limit + 1 - total)
-            return b"".join([*parts, data]) or None
-        total += len(data)
+            break
         parts.append(data)
+        total += len(data)
         if total > limit:
             raise Bomb
-        if wbits != 31 or not inflater.eof or not inflater.unused_data.startswith(GZIP):
-            break
-        body = inflater.unused_data
+        position += len(feed)
+        if inflater.eof:
+            position -= len(inflater.unused_data)
+            if wbits != 31 or not body.startswith(GZIP, position):
+                break
+            inflater = zlib.decompressobj(wbits)
     return b"".join(parts) if total else None
-
-
-def _inflate_to_damage(body: bytes, wbits: int, limit: int) -> bytes:
-    inflater = zlib.decompressobj(wbits)
-    parts: list[bytes] = []
-    try:
-        for start in range(0, len(body), 256):
-            parts.append(inflater.decompress(body[start : start + 256], limit))
-            if sum(map(len, parts[-1:])) >= limit:
-                raise Bomb
-    except zlib.error:
-        pass  # what came before is the answer
-    return b"".join(parts)
 
 
 def _unzstd(body: bytes, limit: int) -> bytes | None:

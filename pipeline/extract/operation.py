@@ -21,7 +21,7 @@ from corpusmill.pipeline.engine.stage import Area, InputFile, Inputs, Result, Se
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.extract import crawl, jsonl, parquet
 from corpusmill.pipeline.extract.formats import READABLE, Format, refusal, sniff
-from corpusmill.pipeline.extract.guard import guard_of
+from corpusmill.pipeline.extract.guard import Guard, guard_of
 from corpusmill.pipeline.extract.html import LIBRARIES, Extractor, Output
 from corpusmill.pipeline.extract.jsonl import Keys
 from corpusmill.pipeline.extract.limits import Limits
@@ -113,7 +113,7 @@ class ExtractDocuments(SetOperation):
 
     def warm(self) -> None:
         """Start the guard's child once, so that a broken installation is known before the workers start."""
-        guard = guard_of(self.page)
+        guard = Guard(self.page)
         guard.start()
         guard.close()
 
@@ -125,9 +125,9 @@ class ExtractDocuments(SetOperation):
             for span in _spans(file, inputs.partition_bytes, self.keys, self.limit)
         ]
         if self.limit is not None:
-            units = [Unit(0, sum(map(_weight, spans)), {"spans": [asdict(span) for span in spans]}, (0,))]
+            units = [Unit(0, sum(map(_weight, spans)), {"spans": [asdict(span) for span in spans]})]
         else:
-            units = [Unit(i, _weight(span), {"spans": [asdict(span)]}, (i,)) for i, span in enumerate(spans)]
+            units = [Unit(i, _weight(span), {"spans": [asdict(span)]}) for i, span in enumerate(spans)]
         object.__setattr__(self, "_laid_out", units)  # `check` redoes some of them
         return units
 
