@@ -5,7 +5,7 @@ Measure and edit are two operations over one kernel (c4_kernel.py): the cuts see
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -111,11 +111,16 @@ class C4Measures(Measure):
 
 @dataclass(frozen=True)
 class C4Lines(Edit):
-    """The text without the lines that go."""
+    """The text without the lines that go; other rows than those of `when` (string column -> values) keep theirs."""
 
     version: ClassVar[int] = 1
 
     rules: LineRules = LineRules()
+    when: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def needs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("text", *self.when)
 
     def edit(self, rows: pa.Table) -> pa.Array:
         import pyarrow.compute as pc
@@ -123,6 +128,8 @@ class C4Lines(Edit):
         _, texts, changed = edited(rows["text"], self.rules)
         if rows["text"].null_count:
             changed &= rows["text"].is_valid().to_numpy()
+        for column, values in self.when.items():
+            changed &= pc.is_in(rows[column], pa.array(values, rows[column].type)).to_numpy()
         return pc.if_else(pa.array(changed), texts, pa.scalar(None, pa.large_string()))
 
     def warm(self) -> None:
@@ -172,4 +179,4 @@ class C4(FilterRule):
         )
 
     def edit(self) -> Edit:
-        return C4Lines(self._lines())
+        return C4Lines(self._lines(), self.when)

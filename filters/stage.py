@@ -14,7 +14,7 @@ from corpusmill.filters.c4 import C4Measures
 from corpusmill.filters.language import LanguageMeasure
 from corpusmill.filters.measures import TextMeasures
 from corpusmill.filters.url import UrlMeasures
-from corpusmill.pipeline.engine.stage import Measure
+from corpusmill.pipeline.engine.stage import Edit, Measure
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import RULES
 from corpusmill.pipeline.rules import Cut, Rule
@@ -65,12 +65,18 @@ def sections(rules: Iterable[Rule]) -> list[list[Rule]]:
 
 def placed(cut: Cut, rule: Rule, names: dict[str, str]) -> Cut:
     """The cut on the names that its measures have at its place, limited by the rule's `when`."""
-    only = {**cut.only, **getattr(rule, "when", {})}
-    return replace(
-        cut,
-        measure=names.get(cut.measure, cut.measure),
-        only={names.get(key, key): values for key, values in only.items()},
-    )
+    only = renamed({**cut.only, **getattr(rule, "when", {})}, names)
+    return replace(cut, measure=names.get(cut.measure, cut.measure), only=only)
+
+
+def placed_edit(edit: Edit, names: dict[str, str]) -> Edit:
+    """The edit with the columns of its `when`, if it has one, under their names at its place."""
+    when = getattr(edit, "when", {})
+    return replace(edit, when=renamed(when, names)) if when else edit  # type: ignore[call-arg]
+
+
+def renamed(limits: dict[str, tuple[str, ...]], names: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    return {names.get(column, column): values for column, values in limits.items()}
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,9 @@ class Filter:
                 cuts += [(rule_name(rule), placed(cut, rule, names)) for cut in rule.cuts()]
             edit = section[-1].edit()
             if edit is not None:
-                chain.edit(f"{name}.{section[-1].edited}", edit)
+                chain.edit(f"{name}.{section[-1].edited}", placed_edit(edit, names))
+        if not cuts:
+            raise RecipeError(f"{name}: every cut of its rules is off: set a threshold or take the stage out")
         chain.judge(f"{name}.verdict", cuts)
         chain.verdict(f"{name}.verdict")
 

@@ -101,6 +101,20 @@ def test_when_limits_a_rule_to_rows_of_a_source_or_language() -> None:
     assert [row["kept"] for row in verdict] == [False, True, False]
 
 
+def test_when_limits_the_edit_of_a_rule_too() -> None:
+    """Lines are taken out of web pages only: the same text fails for its short lines where it was left as it is."""
+    story = "\n".join(f"Sentence number {n} of a story that is told at some length." for n in range(6))
+    text = "\n".join([*(f"Menu {letter}" for letter in "abcdefghijklmnopq"), story])
+    rules: list[Any] = [{"c4": {"when": {"source": ["web"]}}}, "fineweb_quality"]
+    verdict = run(rules, [text, text], source=["web", "books"])
+    assert [row["reason"] for row in verdict] == [None, "fineweb_quality.short_line_share@c4.at_most"]
+
+
+def test_when_of_an_edit_reads_measures_of_earlier_layers() -> None:
+    edit = stages([{"language": {}}, {"c4": {"when": {"language": ["en"]}}}])[2]
+    assert (edit.name, edit.columns) == ("filter.c4", {"language": "filter.language"})
+
+
 def test_when_names_a_language_measured_before_an_edit() -> None:
     rules: list[Any] = [{"language": {}}, {"c4": {}}, {"fineweb_quality": {"when": {"language": ["en"]}}}]
     judge = stages(rules)[-1].operation
@@ -146,6 +160,11 @@ def test_urls_are_measured_once_whatever_the_text() -> None:
 def test_two_sets_of_fields_for_one_measure_are_refused() -> None:
     with pytest.raises(RecipeError, match="two rules want url"):
         stages([{"url": {"domains": ["a.com"]}}, {"url": {"domains": ["b.com"]}}])
+
+
+def test_a_filter_that_can_drop_nothing_is_refused() -> None:
+    with pytest.raises(RecipeError, match="every cut of its rules is off"):
+        stages([{"language": {"at_least": None}}])
 
 
 def test_every_registered_rule_is_a_dataclass_that_names_itself() -> None:
