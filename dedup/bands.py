@@ -11,6 +11,7 @@ import numpy as np
 
 from corpusmill.dedup.layout import U64
 from corpusmill.dedup.records import U32
+from corpusmill.pipeline.errors import RecipeError
 
 CURVE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 """Similarities at which `curve` is given."""
@@ -29,7 +30,12 @@ def optimum(at_least: float, hashes: int) -> tuple[int, int]:
     """(bands, rows) that datasketch takes for this threshold and signature length: least sum of false positives and negatives."""
     from datasketch import MinHashLSH
 
-    index = MinHashLSH(threshold=at_least, num_perm=hashes)
+    try:
+        index = MinHashLSH(threshold=at_least, num_perm=hashes)
+    except ValueError as error:  # at 0.99 and more its optimum is one band
+        raise RecipeError(
+            f"dedup: bands: auto finds nothing for at_least {at_least} and {hashes} hashes ({error}): give bands and rows"
+        ) from None
     return int(index.b), int(index.r)
 
 

@@ -385,6 +385,13 @@ def test_settings_that_cannot_work_are_refused_before_a_run(fields: dict[str, An
         Dedup(**fields)
 
 
+def test_auto_bands_find_what_they_are_made_for() -> None:
+    docs = [Doc(text(1, 200), "one"), Doc(edited(text(1, 200), 1, 3), "two"), Doc(text(2, 200), "other")]
+    assert len(kept_paths(dedup(docs, bands="auto"))) == 2
+    with pytest.raises(RecipeError, match=r"finds nothing for at_least 1\.0"):
+        dedup(docs, bands="auto", at_least=1.0)
+
+
 def test_a_priority_that_nobody_computes_is_refused_by_name() -> None:
     with pytest.raises(RecipeError, match="no earlier stage computes 'qualty'; there are quality"):
         dedup([Doc("a", "a")], priority=("-qualty",))
