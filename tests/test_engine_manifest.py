@@ -1,5 +1,7 @@
 """Commits, manifests, whole-object puts and input files."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from corpusmill.pipeline.engine.manifest import (
     write_manifest,
 )
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
-from corpusmill.pipeline.engine.store import put, sweep
+from corpusmill.pipeline.engine.store import put, sweep, temporary_beside
 from corpusmill.pipeline.errors import InputError, RecipeError
 from corpusmill.pipeline.recipe import Input
 
@@ -63,10 +65,20 @@ def test_a_put_that_fails_leaves_neither_the_file_nor_a_temporary_one(tmp_path: 
     with pytest.raises(TypeError):
         put(target, "not bytes")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / ".tmp-1-x").write_bytes(b"left by a killed writer")
     put(target, b"whole")
-    sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_sweep_takes_what_dead_writers_left_and_nothing_of_the_living(tmp_path: Path) -> None:
+    living = temporary_beside(tmp_path / "x")
+    living.write_bytes(b"half")
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent.parent)!r})\n"
+    code += "from pathlib import Path; from corpusmill.pipeline.engine.store import temporary_beside\n"
+    code += f"temporary_beside(Path({str(tmp_path / 'x')!r})).write_bytes(b'half')"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert len(list(tmp_path.iterdir())) == 2
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [living]
 
 
 def test_tasks_are_consecutive_units_and_small_runs_still_feed_all_workers() -> None:

@@ -247,6 +247,7 @@ class Driver:
             sealed = operation.seal(done, self._inputs)
             for name, data in sorted(sealed.items()):
                 put(folder / name, data)
+        sweep(folder)
         ingredients = {**self._own[stage.name], "reads": dict(reads)}
         self.manifests[stage.name] = write_manifest(folder, stage.name, print_of, ingredients, done, sealed)
         self._publish(stage)

@@ -33,7 +33,7 @@ def hash_file(path: Path) -> str:
 def temporary_beside(path: Path) -> Path:
     """A locally unique name in the same folder (a rename must not cross file systems)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f"{TEMPORARY}{uuid.uuid4().hex}-{path.name}")
+    return path.with_name(f"{TEMPORARY}{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex}-{path.name}")
 
 
 def commit(temporary: Path, path: Path) -> None:
@@ -59,10 +59,22 @@ def put(path: Path, data: bytes | memoryview) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed writers left: temporary files below `folder`. For the driver, while no worker runs."""
-    if folder.is_dir():
-        for path in folder.rglob(f"{TEMPORARY}*"):
+    """Remove what killed writers left below `folder`: temporary files of this host whose process is gone."""
+    ours = f"{TEMPORARY}{os.uname().nodename}-"
+    for path in folder.rglob(f"{TEMPORARY}*") if folder.is_dir() else ():
+        pid = path.name.removeprefix(ours).partition("-")[0]
+        if path.name.startswith(ours) and pid.isdigit() and not _alive(int(pid)):
             path.unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def remove_tree(folder: Path) -> None:
