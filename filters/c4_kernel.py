@@ -16,7 +16,8 @@ import numpy as np
 from corpusmill.pipeline.text import chars, words
 from corpusmill.pipeline.text.decode import decode
 from corpusmill.pipeline.text.kernels import source_stamp
-from corpusmill.pipeline.text.split import Codes, Cuts, Flags, Keys, mark
+from corpusmill.pipeline.text.spelling import Codes, Cuts, Flags, Keys
+from corpusmill.pipeline.text.split import SOURCES, mark
 
 # Columns of the counts.
 LINES, KEPT, LOREM, CURLY, SENTENCES = 0, 1, 2, 3, 4
@@ -277,9 +278,7 @@ def kernel() -> Any:
     stamp = source_stamp(
         "corpusmill.filters.c4_kernel",
         "corpusmill.pipeline.text.decode",
-        "corpusmill.pipeline.text.split",
-        "corpusmill.pipeline.text.words",
-        "corpusmill.pipeline.text.chars",
+        *SOURCES,
     )
     i64 = numba.int64[::1]
     signature = numba.void(

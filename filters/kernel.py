@@ -29,7 +29,8 @@ from corpusmill.filters.repeats import (
 from corpusmill.pipeline.text import chars, words
 from corpusmill.pipeline.text.decode import code_points, decode
 from corpusmill.pipeline.text.kernels import source_stamp
-from corpusmill.pipeline.text.split import BASIS, Codes, Cuts, Flags, Keys, look_up, mark, mixed
+from corpusmill.pipeline.text.spelling import BASIS, Codes, Cuts, Flags, Keys, look_up, mixed
+from corpusmill.pipeline.text.split import SOURCES, mark
 
 WINDOW: Final = 1 << 21  # code points; what follows them is not read, and ratios are of the window
 
@@ -197,9 +198,7 @@ def kernel() -> Any:
         "corpusmill.filters.kernel",
         "corpusmill.filters.repeats",
         "corpusmill.pipeline.text.decode",
-        "corpusmill.pipeline.text.split",
-        "corpusmill.pipeline.text.words",
-        "corpusmill.pipeline.text.chars",
+        *SOURCES,
     )
     i64, u64, rows = numba.int64[::1], numba.uint64[::1], numba.int64[:, ::1]
     listed = numba.types.UniTuple(i64, 2)

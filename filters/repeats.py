@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.pipeline.text import chars
-from corpusmill.pipeline.text.split import BASIS, Codes, Flags, mixed
+from corpusmill.pipeline.text.spelling import BASIS, Codes, Flags, mixed
 
 NEWLINE, SPACE, TERMINAL = 10, chars.SPACE, chars.TERMINAL
 BASE = np.uint64(0x9E3779B97F4A7C15)  # odd: of the polynomial over the hashes of words

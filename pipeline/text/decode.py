@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from corpusmill.pipeline.text.split import Codes, Flags
+from corpusmill.pipeline.text.spelling import Codes, Flags
 
 
 @numba.njit(nogil=True)

@@ -11,10 +11,29 @@ from typing import Any
 
 import numba
 import numpy as np
-import numpy.typing as npt
 
 from corpusmill.pipeline.text import chars, words
+from corpusmill.pipeline.text.address import address
 from corpusmill.pipeline.text.kernels import source_stamp
+from corpusmill.pipeline.text.spelling import (
+    BASIS,
+    LONGEST,
+    START,
+    Codes,
+    Cuts,
+    Flags,
+    Keys,
+    exception,
+    look_up,
+    mark_packed,
+    mixed,
+    spans,
+)
+
+SOURCES = tuple(
+    f"corpusmill.pipeline.text.{name}" for name in ("split", "spelling", "address", "words", "chars")
+)
+"""Modules whose source a kernel that splits is made of: for source_stamp."""
 
 SPACE, ALPHA, MARK, NOSPACE, UPPER = chars.SPACE, chars.ALPHA, chars.MARK, chars.NOSPACE, chars.UPPER
 OPENS, CLOSES, QUOTE, BEFORE_STOP, CURRENCY = (
@@ -24,61 +43,11 @@ OPENS, CLOSES, QUOTE, BEFORE_STOP, CURRENCY = (
     words.BEFORE_STOP,
     words.CURRENCY,
 )
-FIGURE, LETTER, SMALL, HOST, INSIDE = words.FIGURE, words.LETTER, words.SMALL, words.HOST, words.INSIDE
+FIGURE, LETTER, SMALL, INSIDE = words.FIGURE, words.LETTER, words.SMALL, words.INSIDE
 ICON = chars.ICON
-START = np.uint32(words.START)
-LONGEST, MASK = words.LONGEST, words.SLOTS - 1
-BASIS, PRIME, HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(32)
 DOT, ELLIPSIS, PLUS, MINUS, STAR, CARET, COMMA, COLON = 46, 0x2026, 43, 45, 42, 94, 44, 58
-LESS, EQUALS, GREATER, SLASH, AT, DOLLAR, DEGREE, TILDE = 60, 61, 62, 47, 64, 36, 0xB0, 126
-EN_DASH, EM_DASH, APOSTROPHE, RAISED_COMMA, UNDERSCORE = 0x2013, 0x2014, 39, 0x2019, 95
-
-Codes = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.uint32]
-Keys = npt.NDArray[np.uint64]
-Cuts = npt.NDArray[np.int64]
-
-
-@numba.njit(nogil=True)
-def mixed(value: Any, code: Any) -> Any:
-    """One step of words.spelling_hash."""
-    value = (value ^ np.uint64(code)) * PRIME
-    return value ^ (value >> HALF)
-
-
-@numba.njit(nogil=True)
-def look_up(hashed: Any, keys: Keys, cuts: Cuts) -> Any:
-    """The value of a hash in the table of exceptions, -1 if it has none."""
-    if hashed == 0:
-        hashed = np.uint64(1)
-    slot = np.int64(hashed & np.uint64(MASK))
-    while keys[slot] != 0:
-        if keys[slot] == hashed:
-            return cuts[slot]
-        slot = (slot + 1) & MASK
-    return -1
-
-
-@numba.njit(nogil=True)
-def spans(packed: Any) -> Any:
-    """The sum of packed lengths. A text made to collide with an exception's hash must not lead past its own end."""
-    total = 0
-    while packed > 0:
-        total += packed & 15
-        packed >>= 4
-    return total
-
-
-@numba.njit(nogil=True)
-def exception(code: Codes, a: int, b: int, keys: Keys, cuts: Cuts) -> Any:
-    """The packed lengths if code[a:b] is an exception, else 0."""
-    if b - a > LONGEST or b <= a:
-        return 0
-    hashed = BASIS
-    for i in range(a, b):
-        hashed = mixed(hashed, code[i])
-    packed = max(look_up(hashed, keys, cuts), 0)
-    return packed if spans(packed) == b - a else 0
+LESS, EQUALS, GREATER, SLASH, DOLLAR, DEGREE, TILDE = 60, 61, 62, 47, 36, 0xB0, 126
+EN_DASH, EM_DASH, APOSTROPHE, RAISED_COMMA = 0x2013, 0x2014, 39, 0x2019
 
 
 @numba.njit(nogil=True)
@@ -155,64 +124,6 @@ def closing(code: Codes, flags: Flags, a: int, b: int, keys: Keys, cuts: Cuts) -
     if c == PLUS:
         return 1 if b - a > 1 and flags[b - 2] & FIGURE else 0
     return amount(code, flags, a, b, keys, cuts)
-
-
-@numba.njit(nogil=True)
-def host_ends(code: Codes, flags: Flags, a: int, b: int) -> bool:
-    """Whether code[a:b] is a host name of letters with, after it, nothing, a port or a path."""
-    end = a
-    label = a
-    labels = 0
-    while end < b and (
-        flags[end] & HOST or code[end] == DOT or code[end] == MINUS or code[end] == UNDERSCORE
-    ):
-        if code[end] == DOT:
-            if end == label or end - label > 64 or not flags[label] & HOST or not flags[end - 1] & HOST:
-                return False
-            labels += 1
-            label = end + 1
-        end += 1
-    if labels == 0 or end - label < 2 or end - label > 63:
-        return False
-    for i in range(label, end):
-        if not flags[i] & SMALL:
-            return False
-    if end < b and code[end] == COLON:
-        port = end + 1
-        while port < b and flags[port] & FIGURE:
-            port += 1
-        if port - end < 3 or port - end > 6:
-            return False
-        end = port
-    return end == b or code[end] == SLASH or code[end] == 63 or code[end] == 35  # / ? #
-
-
-@numba.njit(nogil=True)
-def address(code: Codes, flags: Flags, a: int, b: int) -> bool:
-    """Whether code[a:b] is a web or e-mail address: scheme and user are optional."""
-    dots = False
-    for i in range(a, b):
-        dots |= code[i] == DOT
-    if not dots:
-        return False
-    if host_ends(code, flags, a, b):
-        return True
-    i = a
-    while i < b and (
-        flags[i] & (LETTER | chars.NUMBER)
-        or code[i] == UNDERSCORE
-        or code[i] == PLUS
-        or code[i] == MINUS
-        or code[i] == DOT
-    ):
-        i += 1
-    scheme = i - a >= 2 and i + 2 < b and code[i] == COLON and code[i + 1] == SLASH and code[i + 2] == SLASH
-    if scheme and host_ends(code, flags, i + 3, b):
-        return True
-    for at in range(a + 1, b - 1):  # noqa: SIM110 (numba has no any())
-        if code[at] == AT and host_ends(code, flags, at + 1, b):
-            return True
-    return False
 
 
 @numba.njit(nogil=True)
@@ -304,17 +215,6 @@ def mark_piece(code: Codes, flags: Flags, a: int, b: int, keys: Keys, cuts: Cuts
 
 
 @numba.njit(nogil=True)
-def mark_packed(flags: Flags, a: int, b: int, packed: int) -> None:
-    """Marks the words of an exception at [a, b) by their packed lengths, and no others."""
-    for i in range(a + 1, b):
-        flags[i] &= ~START
-    while packed:
-        flags[a] |= START
-        a += packed & 15
-        packed >>= 4
-
-
-@numba.njit(nogil=True)
 def join_exceptions(code: Codes, flags: Flags, a: int, b: int, keys: Keys, cuts: Cuts) -> None:
     """Neighbouring words of code[a:b] that spell an exception become its words: the `:` and `)` of "done:)" are one again."""
     i = a
@@ -383,9 +283,7 @@ def mark(code: Codes, flags: Flags, n: int, keys: Keys, cuts: Cuts) -> None:
 @lru_cache(maxsize=1)
 def splitter() -> Any:
     """`mark` compiled for a caller from Python, kept on disk."""
-    stamp = source_stamp(
-        "corpusmill.pipeline.text.split", "corpusmill.pipeline.text.words", "corpusmill.pipeline.text.chars"
-    )
+    stamp = source_stamp(*SOURCES)
     signature = numba.void(
         numba.int32[::1], numba.uint32[::1], numba.int64, numba.uint64[::1], numba.int64[::1]
     )
