@@ -22,6 +22,7 @@ import numpy.typing as npt
 from corpusmill.jobs.demo_pages import KINDS, DemoCrawl, make_demo_crawl, read_truth
 from corpusmill.jobs.reporter import LineReporter
 from corpusmill.jobs.run import default_reporter, run_recipe
+from corpusmill.jobs.show import damage_lines
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.ledger import KEPT
 from corpusmill.pipeline.recipe import load_recipe
@@ -95,6 +96,10 @@ def _cell(value: object) -> str:
     return (f"{value:,}" if value else "") if isinstance(value, int) else _plain(str(value))
 
 
+def _short(text: str, most: int = 64) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def _plain(text: str) -> str:
     from rich.markup import escape
 
@@ -106,7 +111,7 @@ def _show_crawl(console: Console, crawl: DemoCrawl) -> None:
         f"{crawl.pages:,} pages: real prose of installed packages, and the spam, copies and accidents of a crawl"
     )
     for path in (*crawl.warcs, crawl.dump):
-        console.print(f"  {_plain(str(path))}  {path.stat().st_size / 1e6:.1f} MB")
+        console.print(f"  {_plain(str(path))}  {path.stat().st_size / 1e3:,.0f} kB")
 
 
 def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None:
@@ -124,6 +129,7 @@ def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None
     console.print(
         "Of two like pages the longer stays, whichever came first: so some originals left, and their copies are kept."
     )
+    _lines(console, *damage_lines(run))
 
 
 def _show_reasons(console: Console, run: Run) -> None:
@@ -136,7 +142,7 @@ def _show_reasons(console: Console, run: Run) -> None:
     _table(
         console,
         ["pages", "reason", "for example"],
-        [[counts[reason], reason, first[reason]["url"]] for reason in common],
+        [[counts[reason], reason, _short(first[reason]["url"])] for reason in common],
     )
 
 
