@@ -96,7 +96,7 @@ def _cell(value: object) -> str:
     return (f"{value:,}" if value else "") if isinstance(value, int) else _plain(str(value))
 
 
-def _short(text: str, most: int = 64) -> str:
+def _short(text: str, most: int = 58) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
