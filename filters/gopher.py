@@ -62,7 +62,7 @@ class GopherQuality(FilterRule):
     """Words, symbols, bullets, ellipses, letters and stop words (section A1.1 of the paper). null is off.
 
     Ratios of `#`, of ellipses and of words with a letter are to all words, punctuation marks included (FineWeb's reading, under which
-    ordinary prose lies little above 0.8). At least two different stop words of the paper's eight must occur.
+    ordinary prose lies near 0.84). At least two different stop words of the paper's eight must occur.
     """
 
     min_words: int | None = 50
