@@ -217,6 +217,30 @@ def test_paragraphs_of_a_short_article_come_once(name: str) -> None:
     assert [text.count(paragraph) for paragraph in paragraphs] == [1, 1]
 
 
+NOTICE = "<p>We value your privacy and use cookies to store information on your device. Accept all or manage options.</p>"
+
+
+@pytest.mark.parametrize("name", ["trafilatura", "trafilatura-fast", "trafilatura-precision"])
+@pytest.mark.parametrize("attributes", ["", "class='consent'", "id='cookie-banner'"])
+@pytest.mark.parametrize("first", [True, False])
+def test_an_article_in_an_aside_is_taken_and_the_cookie_notice_is_not(
+    name: str, attributes: str, first: bool
+) -> None:
+    story = "".join(f"<p>{sentence}</p>" for sentence in SENTENCES)
+    notice, aside = f"<div {attributes}>{NOTICE * 2}</div>", f"<aside><h1>Ferry</h1>{story}</aside>"
+    page = f"<html><body>{notice + aside if first else aside + notice}</body></html>"
+    text = extractor(name, "text")(page)
+    assert text is not None
+    assert all(sentence.strip() in text for sentence in SENTENCES) and "privacy" not in text
+
+
+def test_a_page_about_cookies_keeps_its_text() -> None:
+    body = "".join(f"<p>Cookie law, part {part}: {SENTENCES[part % 4]}</p>" for part in range(6))
+    page = f"<html><body><article>{body}</article><aside><p>{SENTENCES[0]}</p></aside></body></html>"
+    text = extractor("trafilatura", "text")(page)
+    assert text is not None and text.count("Cookie law") == 6
+
+
 def test_markdown_keeps_headings() -> None:
     text = extractor("trafilatura", "markdown")(article(1, 4))
     assert text is not None and "# Report 1" in text

