@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from corpusmill.dedup.bands import optimum, probability
 from corpusmill.dedup.clusters import Clusters, Outcomes
@@ -23,27 +23,13 @@ from corpusmill.dedup.reference import DatasketchPairs
 from corpusmill.dedup.signatures import SIGNATURE, Signatures
 from corpusmill.dedup.verdict import Verdict
 from corpusmill.dedup.verify import Edges, ShingleScatter
+from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.documents import DOCUMENTS
-from corpusmill.pipeline.engine.stage import Measure, SetOperation
 from corpusmill.pipeline.errors import RecipeError
 
 AUTO_HASHES = 112
 LEAST_RECALL = 0.5
 """Chance with which a pair at Jaccard 0.95 (or at_least, when higher) must become a candidate, or the settings are refused."""
-
-
-class Chain(Protocol):
-    """What the compiler offers (pipeline/chain.py)."""
-
-    columns: dict[str, str]
-
-    def measure(self, name: str, operation: Measure, suffix: str = "") -> None: ...
-
-    def set(
-        self, name: str, operation: SetOperation, reads: tuple[str, ...] = (), kept: bool = False
-    ) -> None: ...
-
-    def verdict(self, *names: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -135,7 +121,8 @@ class Dedup:
         shared = Shared(name, bands, rows, self.scope, self.priority, self.bucket_bytes, suffix)
         step = shared.name
         chain.measure(step("signatures"), Signatures(self.ngram, hashes), suffix)
-        chain.set(step("hashes"), HashScatter(shared), reads=(step("signatures"),), kept=True)
+        signatures = (step("signatures"),)
+        chain.set(step("hashes"), HashScatter(shared), signatures, kept=True, measures=self._measures(chain))
         chain.set(step("copies"), Copies(shared), reads=(step("hashes"),))
         if self.near:
             self._extend_near(chain, shared)
@@ -146,24 +133,28 @@ class Dedup:
         )
         evidence = ("outcomes", *(["clusters"] if self.near else []))
         verdict = Verdict(shared, self.near, self.max_source_loss)
-        chain.set(step("verdict"), verdict, reads=(step("signatures"), *map(step, evidence)), kept=True)
+        reads = (*signatures, *map(step, evidence))
+        chain.set(step("verdict"), verdict, reads, kept=True, measures=self._measures(chain))
         chain.verdict(step("verdict"))
 
     def _extend_near(self, chain: Chain, shared: Shared) -> None:
         step = shared.name
         own = (step("signatures"), step("copies"))
         if self.engine == "datasketch":
-            chain.set(
-                step("pairs"), DatasketchPairs(shared, self.leaders, self.long_run), reads=own, kept=True
-            )
+            index = DatasketchPairs(shared, self.leaders, self.long_run)
+            chain.set(step("pairs"), index, own, kept=True, measures=self._measures(chain))
         else:
-            chain.set(step("bands"), BandScatter(shared), reads=own, kept=True)
+            chain.set(step("bands"), BandScatter(shared), own, kept=True, measures=self._measures(chain))
             chain.set(step("pairs"), Pairs(shared, self.leaders, self.long_run), reads=(step("bands"),))
-        chain.set(
-            step("shingles"), ShingleScatter(shared, self.ngram), reads=(*own, step("pairs")), kept=True
-        )
+        shingles, reads = ShingleScatter(shared, self.ngram), (*own, step("pairs"))
+        chain.set(step("shingles"), shingles, reads, kept=True, measures=self._measures(chain))
         chain.set(step("edges"), Edges(shared, self.at_least), reads=(step("pairs"), step("shingles")))
         chain.set(step("clusters"), Clusters(shared, self.memory_bytes), reads=(step("edges"),))
+
+    def _measures(self, chain: Chain) -> list[str]:
+        """The columns of `priority` that earlier stages measured (the others are the documents' own)."""
+        names = [name.removeprefix("-") for name in self.priority]
+        return [name for name in names if name in chain.columns]
 
     def _check_priority(self, chain: Chain) -> None:
         known = {*chain.columns, *DOCUMENTS.names}

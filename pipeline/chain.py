@@ -58,9 +58,16 @@ class Chain:
         operation = Judge(tuple(cuts))
         self._append(name, operation, operation.needs)
 
-    def set(self, name: str, operation: SetOperation, reads: Sequence[str] = (), kept: bool = False) -> None:
-        """Work across partitions. It may read `reads`, the documents, the text at this point and any measure so far."""
-        self._append(name, operation, (), reads=reads, kept=kept, everything=name != "documents")
+    def set(
+        self,
+        name: str,
+        operation: SetOperation,
+        reads: Sequence[str] = (),
+        kept: bool = False,
+        measures: Sequence[str] = (),
+    ) -> None:
+        """Work across partitions. It may read the stages of `reads`, the documents, the text at this point and `measures`."""
+        self._append(name, operation, measures, reads=reads, kept=kept, with_text=name != "documents")
 
     def verdict(self, *names: str, stage: str | None = None) -> None:
         """Close a stage in the ledger: rows that the verdict layer does not keep leave here. Without a name: failures only."""
@@ -81,12 +88,12 @@ class Chain:
         reads: Sequence[str] = (),
         kept: bool = False,
         suffix: str = "",
-        everything: bool = False,
+        with_text: bool = False,
     ) -> None:
         if any(stage.name == name for stage in self.stages):
             raise RecipeError(f"two stages are called {name}: give one of them another name in the recipe")
-        text = self.text if everything or "text" in needs else ()
-        columns = self._resolve(name, needs) if not everything else dict(self.columns)
+        text = self.text if with_text or "text" in needs else ()
+        columns = self._resolve(name, needs)
         ledger = self.ledger if kept else None
         own = [] if name == "documents" else ["documents"]
         wanted = (*own, *reads, *text, *columns.values(), *([ledger] if ledger else []))

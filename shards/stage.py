@@ -83,6 +83,7 @@ class Shard:
             Scatter(chain.seed, tokenizer, self.components.by, measures, self.shard_bytes),
             reads=(tokenizer,),
             kept=True,
+            measures=[column for column in (*self.components.by, *measures) if column in chain.columns],
         )
         write = Write(
             tokenizer,

@@ -68,7 +68,14 @@ class Memory:
             self.layers[name, part] = layer.rename_columns([c + suffix for c in layer.column_names])
         self.columns.update({column + suffix: name for column in operation.schema().names})
 
-    def set(self, name: str, operation: SetOperation, reads: Sequence[str] = (), kept: bool = False) -> None:
+    def set(
+        self,
+        name: str,
+        operation: SetOperation,
+        reads: Sequence[str] = (),
+        kept: bool = False,
+        measures: Sequence[str] = (),
+    ) -> None:
         self.stage = name
         self.done[name] = {}
         operation.warm()
