@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +76,28 @@ def test_an_idle_child_may_be_killed(guard: Guard) -> None:
     for _ in range(5):
         os.kill(child_of(guard), signal.SIGKILL)
         assert states(guard.run([page("a"), page("b")])) == ["a", "b"]
+
+
+def test_a_storm_of_kills_changes_no_row(guard: Guard) -> None:
+    texts = [f"{number} " + "x" * 200_000 for number in range(60)]
+    stop = threading.Event()
+
+    def storm() -> None:
+        dice = random.Random(1)
+        while not stop.wait(dice.uniform(0.05, 0.4)):
+            child = guard.child
+            if child is not None and child.poll() is None:
+                child.send_signal(signal.SIGKILL)
+
+    thread = threading.Thread(target=storm)
+    thread.start()
+    try:
+        for _ in range(8):
+            assert states(guard.run([page(text) for text in texts])) == texts
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_one_child_serves_all_batches(guard: Guard) -> None:

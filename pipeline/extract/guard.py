@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import BinaryIO
@@ -22,8 +23,11 @@ from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.extract.guard_child import read_frame, write_frame
 from corpusmill.pipeline.extract.page import Outcome, Page, Settings
 
-ATTEMPTS = 3
-"""Deaths of the child over one page before the page is at fault: a kill from outside must not change a row."""
+CRASHES = 3
+"""Crashes of the child over one page before the page is at fault."""
+
+KILLS = 10
+"""The same for SIGKILL, which no page sends: it comes from outside, or from a system out of memory."""
 
 PAGES_A_CHILD = 10_000
 """A child is replaced after so many pages, whatever its libraries keep (a start costs 0.5 s, these pages minutes)."""
@@ -48,19 +52,19 @@ class Guard:
     def run(self, pages: Sequence[Page]) -> list[Outcome]:
         """An outcome a page, in order. Raises RunError when the child does not start."""
         outcomes: list[Outcome] = []
-        deaths = 0
+        deaths: Counter[int] = Counter()  # of the page in work, by return code
         while len(outcomes) < len(pages):
             before = len(outcomes)
             try:
                 self._extract(pages[before:], outcomes)
             except ChildDied as death:
-                deaths = deaths + 1 if len(outcomes) == before else 1
-                blame = (
-                    "cpu_limit" if death.code == -signal.SIGPROF else "crash" if deaths == ATTEMPTS else None
-                )
+                if len(outcomes) > before:
+                    deaths.clear()
+                deaths[death.code] += 1
+                blame = _blame(deaths)
                 if blame:
                     outcomes.append(Outcome(failed=blame))
-                    deaths = 0
+                    deaths.clear()
         return outcomes
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -86,7 +90,7 @@ class Guard:
                 {"pages": [(page.record, page.mime) for page in pages]},
                 *(page.block for page in pages),
             )
-        except OSError:  # it died before it read: no page is at fault, but three in a row are a fault
+        except OSError:  # it died before it had read all
             raise ChildDied(self._reap()) from None
         for _ in pages:
             frame = read_frame(answers)
@@ -101,7 +105,7 @@ class Guard:
                 return
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """A warm child; RunError with its last words when it cannot start."""
+        """A warm child; RunError with its last words when it cannot start. One that is killed from outside is replaced."""
         # String hashes are fixed, so that no library's set order can reach a text.
         environment = {
             **os.environ,
@@ -109,27 +113,31 @@ class Guard:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         self.served = 0
-        with tempfile.TemporaryFile() as words:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "corpusmill.pipeline.extract.guard_child", str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=words,
-                env=environment,
-            )
-            requests, answers = _pipes(child)
-            with contextlib.suppress(OSError):
-                write_frame(requests, {"settings": asdict(self.settings)})
-            if read_frame(answers) is None:
+        code = 0
+        for _ in range(KILLS):
+            with tempfile.TemporaryFile() as words:
+                child = subprocess.Popen(
+                    [sys.executable, "-m", "corpusmill.pipeline.extract.guard_child", str(os.getpid())],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=words,
+                    env=environment,
+                )
+                requests, answers = _pipes(child)
+                with contextlib.suppress(OSError):
+                    write_frame(requests, {"settings": asdict(self.settings)})
+                if read_frame(answers) is not None:
+                    return child
                 self.child = child
                 code = self._reap()
                 words.seek(0)
                 last = words.read().decode("utf-8", "replace").strip()[-2000:]
-                raise RunError(
-                    f"extraction with {self.settings.extractor} cannot start (exit code {code}): {last or 'no message'}; "
-                    "check the installation with: pip install 'corpusmill[pipeline]'"
-                )
-        return child
+            if code != -signal.SIGKILL:
+                break
+        raise RunError(
+            f"extraction with {self.settings.extractor} cannot start (exit code {code}): {last or 'no message'}; "
+            "check the installation with: pip install 'corpusmill[pipeline]'"
+        )
 
     def _reap(self) -> int:
         """Wait for the child, close its pipes, forget it; its return code."""
@@ -140,6 +148,14 @@ class Guard:
                 if pipe is not None:
                     pipe.close()
         return child.wait()
+
+
+def _blame(deaths: Counter[int]) -> str | None:
+    """What the page in work has failed by; None when it is to be tried again."""
+    if deaths[-signal.SIGPROF]:
+        return "cpu_limit"
+    kills = deaths[-signal.SIGKILL]
+    return "crash" if kills >= KILLS or deaths.total() - kills >= CRASHES else None
 
 
 def _pipes(child: subprocess.Popen[bytes]) -> tuple[BinaryIO, BinaryIO]:
