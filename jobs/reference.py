@@ -10,7 +10,7 @@ from typing import Any
 
 from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.recipe import Recipe, builtin_names
-from corpusmill.pipeline.registry import RULES, STAGES
+from corpusmill.pipeline.registry import RULES, STAGES, key_of
 
 HEAD = """# Recipe keys
 
@@ -50,7 +50,7 @@ def _entry(name: str, kind: type[Any]) -> str:
     nested: list[type[Any]] = []
     for field in fields:
         hint = hints[field.name]
-        lines.append(f"| `{_alias(hint) or field.name}` | {_type(hint)} | {_default(field)} |\n")
+        lines.append(f"| `{key_of(kind, field.name)}` | {_type(hint)} | {_default(field)} |\n")
         nested += [
             each
             for each in (hint, *typing.get_args(hint))
@@ -70,12 +70,6 @@ def _entry(name: str, kind: type[Any]) -> str:
 
 def _about(kind: type[Any]) -> str:
     return inspect.cleandoc(kind.__doc__ or "")
-
-
-def _alias(hint: Any) -> str | None:
-    return next(
-        (item.alias for item in getattr(hint, "__metadata__", ()) if getattr(item, "alias", None)), None
-    )
 
 
 def _type(hint: Any) -> str:

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from corpusmill.jobs.reporter import LineReporter, SilentReporter, TerminalReporter
-from corpusmill.pipeline.engine.driver import Driver, Reporter
+from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
+from corpusmill.pipeline.engine.roles import Reporter
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
 

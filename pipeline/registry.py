@@ -88,4 +88,11 @@ def _keys_at(kind: type[Any], place: tuple[int | str, ...]) -> list[str]:
             if isinstance(each, type) and dataclasses.is_dataclass(each)
         ]
         kind = inner[0] if inner else kind
-    return [field.name for field in dataclasses.fields(kind)]
+    return [key_of(kind, field.name) for field in dataclasses.fields(kind)]
+
+
+def key_of(kind: type[Any], field: str) -> str:
+    """The recipe's key for a field: its own name, or the alias where that is no Python name (`with`)."""
+    hint = typing.get_type_hints(kind, include_extras=True)[field]
+    aliases = [item.alias for item in getattr(hint, "__metadata__", ()) if getattr(item, "alias", None)]
+    return str(aliases[0]) if aliases else field

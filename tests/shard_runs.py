@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.documents import DOCUMENTS, document_id
-from corpusmill.pipeline.engine.driver import Inputs, folder_of
 from corpusmill.pipeline.engine.files import Files, Task
 from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
+from corpusmill.pipeline.engine.layout import Inputs, folder_of
 from corpusmill.pipeline.engine.manifest import Manifest, write_manifest
 from corpusmill.pipeline.engine.stage import SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.store import put

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from corpusmill.pipeline.engine.driver import TASK_SECONDS, group_units
 from corpusmill.pipeline.engine.inputs import find_inputs, fixed_prefix
+from corpusmill.pipeline.engine.layout import TASK_SECONDS, group_units
 from corpusmill.pipeline.engine.manifest import (
     damaged_units,
     read_commits,

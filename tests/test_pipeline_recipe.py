@@ -19,6 +19,7 @@ def stages(*items: object) -> dict[str, object]:
     ("recipe", "message"),
     [
         ({"stages": []}, "a list of stages is needed"),
+        ({"stages": [{"extract": {"wiht": "resiliparse"}}]}, "wiht: unknown key; did you mean 'with'"),
         ({"stagse": [EXTRACT]}, "stagse: unknown key; did you mean 'stages'"),
         (stages({"filtre": []}), "no stage is called 'filtre'; did you mean 'filter'"),
         (

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine import state as states
-from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
+from corpusmill.pipeline.engine.layout import Inputs, folder_of, group_units, kind_of, rate_of, units_of
 from corpusmill.pipeline.engine.local import Done, Stop
 from corpusmill.pipeline.engine.manifest import (
     SPENT,
@@ -28,65 +27,16 @@ from corpusmill.pipeline.engine.manifest import (
     read_manifest,
     write_manifest,
 )
-from corpusmill.pipeline.engine.stage import Edit, InputFile, Measure, Result, SetOperation, Stage, Unit
+from corpusmill.pipeline.engine.roles import Reporter, Runner
+from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.store import put, sweep
 from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import BudgetError, RunError
 from corpusmill.pipeline.judge import Judge
-from corpusmill.pipeline.ledger import Ledger
 from corpusmill.pipeline.recipe import Recipe
-
-TASK_SECONDS = 180.0
-"""Aim for a task: long enough that its 0.1 ms to 4 ms of overhead vanish, short enough that a lost one costs little."""
-
-LAYER_RATE = 10e6
-"""Bytes of documents a second and core for measures and edits, to group partitions into tasks."""
-
-COLUMNS_SHARE = 50
-"""Judges and ledgers read a few columns: about a fiftieth of the documents' bytes."""
-
 
 JUDGED_FOR_ERROR = 10_000
 """Documents above which a cut that drops more than `max_drop` stops the run; below it warns."""
-
-
-class Runner(Protocol):
-    """Anything that executes tasks; the local runner is one."""
-
-    workers: int
-
-    def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]: ...
-
-
-class Reporter(Protocol):
-    """Told what happens, for progress and summaries; all its figures are for people, none enters a file."""
-
-    def stage_began(self, stage: Stage, units: int, done: int) -> None: ...
-
-    def task_done(self, stage: Stage, done: Done) -> None: ...
-
-    def stage_ended(
-        self, stage: Stage, manifest: Manifest, seconds: float, reused: bool, why: Sequence[str]
-    ) -> None: ...
-
-    def warn(self, message: str) -> None: ...
-
-
-@dataclass
-class Inputs:
-    """What `SetOperation.units` sees (contract in stage.py)."""
-
-    files: Sequence[InputFile]
-    partition_bytes: int
-    root: Path
-    manifests: Mapping[str, Manifest]
-    folders: Mapping[str, str]
-
-    def results(self, stage: str) -> Mapping[int, Result]:
-        return self.manifests[stage].results
-
-    def folder(self, stage: str) -> str:
-        return self.folders[stage]
 
 
 @dataclass
@@ -113,7 +63,7 @@ class Driver:
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
         self._inputs = Inputs(files, self.recipe.partition_bytes, self.out, self.manifests, self.folders)
         self._admit(files)
-        state = states.State(states.describe_inputs(list(files)), [], self.recipe.seed, False)
+        state = states.State(states.describe_inputs(files), [], self.recipe.seed, False)
         for stage in self.stages:
             self._ensure(stage)
             self._look_for_mistakes(stage)
@@ -126,25 +76,13 @@ class Driver:
     def _admit(self, files: Sequence[InputFile]) -> None:
         """Compare with what stands in OUT; another recipe, input or version is an error unless --update is given."""
         new = self.recipe.canonical()
-        old, recipe = states.read_state(self.out), states.read_recipe(self.out)
-        self._old = old
-        self._keep_longer = False
+        self._old, recipe = states.read_state(self.out), states.read_recipe(self.out)
+        lines: list[str] = []
         if recipe is not None:
-            lines = [] if states.is_continuation(recipe, new) else states.recipe_differences(recipe, new)
-            if old is not None:
-                lines += states.input_differences(old.inputs, states.describe_inputs(list(files)))
-                if not lines:
-                    pairs = [
-                        (stage.own, self._own[stage.name], stage.name)
-                        for stage in old.stages
-                        if stage.name in self._own
-                    ]
-                    lines = [
-                        line for before, after, name in pairs for line in differences(before, after, name)
-                    ]
+            lines = states.changes(recipe, new, self._old, states.describe_inputs(files), self._own)
             if not self.update:
                 states.refuse_other_recipe(self.out, lines)
-            self._keep_longer = not lines and len(recipe["stages"]) > len(new["stages"])
+        self._keep_longer = recipe is not None and not lines and len(recipe["stages"]) > len(new["stages"])
         if not self._keep_longer:
             states.write_recipe(self.out, new)
 
@@ -176,7 +114,7 @@ class Driver:
         """Reuse the stage's manifest, or make it."""
         reads = {name: self.manifests[name].content for name in stage.reads}
         if stage.name == "documents":
-            described = states.describe_inputs(list(self._inputs.files))
+            described = states.describe_inputs(self._inputs.files)
             reads = {f"{item['source']}/{item['relative']}": item["identity"] for item in described}
             reads["partition_bytes"] = str(self.recipe.partition_bytes)
         print_of = fingerprint(self._own[stage.name], reads)
@@ -226,7 +164,7 @@ class Driver:
         sweep(folder)
         (folder / SPENT).unlink(missing_ok=True)
         operation = stage.operation
-        units = {unit.index: unit for unit in self._units(stage)}
+        units = {unit.index: unit for unit in units_of(stage, self._inputs)}
         done = {unit: result for unit, result in self._standing(folder).items() if unit in units}
         for unit in damaged_units(folder, done):
             del done[unit]
@@ -271,26 +209,9 @@ class Driver:
                     f"stage {name} gave other results when it was made again: {folder} may be damaged; delete it and run again"
                 )
 
-    def _units(self, stage: Stage) -> list[Unit]:
-        """Units of a set operation by its own layout, else one a partition."""
-        if isinstance(stage.operation, SetOperation):
-            return stage.operation.units(self._inputs)
-        light = not isinstance(stage.operation, (Measure, Edit))
-        results = self.manifests["documents"].results
-        return [
-            Unit(
-                part,
-                sum(file.size_bytes for file in result.files) // (COLUMNS_SHARE if light else 1),
-                parts=(part,),
-            )
-            for part, result in sorted(results.items())
-        ]
-
     def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> dict[int, Result]:
-        operation = stage.operation
-        rate = operation.rate if isinstance(operation, SetOperation) else LAYER_RATE
         needed = {name: self.folders[name] for name in (stage.name, "documents", *stage.reads)}
-        groups = group_units(units, rate, self.runner.workers)
+        groups = group_units(units, rate_of(stage), self.runner.workers)
         tasks = [task_of(stage, self.out, needed, self.recipe.seed, group, again) for group in groups]
         results: dict[int, Result] = {}
         for done in self.runner.run(tasks, self.stop):
@@ -341,53 +262,12 @@ class Driver:
     def _spend(self) -> None:
         """Drop the files of temporary stages all of whose readers stand."""
         for stage in self.stages:
-            operation = stage.operation
-            if (
-                not isinstance(operation, SetOperation)
-                or not operation.temporary
-                or stage.name not in self.manifests
-            ):
+            if not isinstance(stage.operation, SetOperation) or not stage.operation.temporary:
                 continue
             readers = [other for other in self.stages if stage.name in other.reads]
-            folder = self.out / self.folders[stage.name]
-            if (
-                readers
-                and all(reader.name in self.manifests for reader in readers)
-                and not (folder / SPENT).exists()
-            ):
-                put(folder / SPENT, b"")
+            folder = self.out / self.folders.get(stage.name, "")
+            if readers and all(each.name in self.manifests for each in (stage, *readers)):
+                put(folder / SPENT, b"")  # before the first file goes: from here on they may be missing
                 for result in self.manifests[stage.name].results.values():
                     for file in result.files:
                         (folder / file.name).unlink(missing_ok=True)
-
-
-def kind_of(stage: Stage) -> str:
-    """The word of DESIGN for a stage: documents, measure, edit, judge, ledger or set."""
-    if stage.name == "documents":
-        return "documents"
-    kinds = {SetOperation: "set", Measure: "measure", Edit: "edit", Judge: "judge", Ledger: "ledger"}
-    return next(word for kind, word in kinds.items() if isinstance(stage.operation, kind))
-
-
-def folder_of(stage: Stage, print_of: str) -> str:
-    """`<area>/<stage>/<fingerprint>`; shards have no stage name, so that all a stream reads lies under `shards/`."""
-    area = stage.operation.area
-    return f"shards/{print_of}" if area == "shards" else f"{area}/{stage.name}/{print_of}"
-
-
-def group_units(units: Sequence[Unit], rate: float, workers: int) -> list[list[Unit]]:
-    """Consecutive units in tasks of up to TASK_SECONDS, smaller while that would leave workers idle.
-
-    Outputs are a unit's own, so grouping cannot change bytes.
-    """
-    total = sum(unit.weight for unit in units)
-    aim = min(TASK_SECONDS * rate, total / (4 * workers))
-    groups: list[list[Unit]] = []
-    weight = float("inf")
-    for unit in units:
-        if weight >= aim or weight + unit.weight > TASK_SECONDS * rate:
-            groups.append([])
-            weight = 0
-        groups[-1].append(unit)
-        weight += unit.weight
-    return groups

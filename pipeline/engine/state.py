@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class State:
         return next((stage for stage in self.stages if stage.name == name), None)
 
 
-def describe_inputs(files: list[InputFile]) -> list[dict[str, Any]]:
+def describe_inputs(files: Sequence[InputFile]) -> list[dict[str, Any]]:
     """What identifies the inputs, free of where they lie."""
     return [
         {"source": f.source, "relative": f.relative, "size_bytes": f.size_bytes, "identity": f.identity}
@@ -123,6 +124,23 @@ def input_differences(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> l
         f"input changed: {key[1]} ({key[0]})" for key in after if key in before and before[key] != after[key]
     ]
     return lines if len(lines) <= 10 else [*lines[:10], f"... and {len(lines) - 10} more"]
+
+
+def changes(
+    recipe: dict[str, Any],
+    new: dict[str, Any],
+    old: State | None,
+    inputs: list[dict[str, Any]],
+    own: Mapping[str, dict[str, Any]],
+) -> list[str]:
+    """What differs between what stands and what is asked: recipe, inputs, and if both are equal, models and library versions."""
+    lines = [] if is_continuation(recipe, new) else recipe_differences(recipe, new)
+    if old is not None:
+        lines += input_differences(old.inputs, inputs)
+        if not lines:
+            same = [stage for stage in old.stages if stage.name in own]
+            lines = [line for stage in same for line in differences(stage.own, own[stage.name], stage.name)]
+    return lines
 
 
 def refuse_other_recipe(out: Path, lines: list[str]) -> None:
