@@ -5,7 +5,7 @@
     FOLDER/truth.jsonl                                a line a page: url, source, kind, and `of` (the page that a copy is of)
 
 Nothing is fetched: the prose comes from installed packages (demo_prose.py), the rest is generated (demo_plants.py). Equal
-for equal arguments, packages and Python minor version (1,400 pages: 3.5 s of CPU, 3 MB; tests/test_demo_crawl.py).
+for equal arguments, packages and Python minor version (1,400 pages: 3 MB, 7 s of CPU on a busy 2-core machine; tests/test_demo_crawl.py).
 """
 
 from __future__ import annotations
