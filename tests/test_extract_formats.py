@@ -18,6 +18,8 @@ WARC = b"".join(pages(3))
 WAT = record(b"x: y\r\n", "warcinfo") + record(
     b'{"Envelope": {}}', "metadata", content_type="application/json"
 )
+SKIPPABLE = b"\x51\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+DICTIONARY = b"\x5d\x2a\x4d\x18" + (20).to_bytes(4, "little") + zstandard.compress(b"a" * 99)[:8] + bytes(12)
 
 
 def parquet_bytes() -> bytes:
@@ -35,6 +37,10 @@ CASES = {
     "line ends first": (gzip.compress(b"\r\n" + pages(1)[0]), Format("warc", "gzip")),
     "first member damaged": (b"\x1f\x8b\x08\0" + bytes(40) + b"".join(members(pages(2))), Format("warc", "gzip")),
     "no magic at the start": (b"junk" + b"".join(members(pages(2))), Format("warc", "gzip")),
+    "first letter damaged": (b"w" + WARC[1:], Format("warc")),
+    "first zstd frame damaged": (bytes(4) + b"".join(map(zstandard.compress, pages(3)))[4:], Format("warc", "zstd")),
+    "skippable frame first": (SKIPPABLE + b"".join(map(zstandard.compress, pages(3))), Format("warc", "zstd")),
+    "damaged dictionary": (DICTIONARY + b"".join(map(zstandard.compress, pages(3))), Format("warc", "zstd")),
     "JSON Lines": (LINES, Format("jsonl")),
     "JSON Lines with BOM": (b"\xef\xbb\xbf" + LINES, Format("jsonl")),
     "JSON Lines, gzip": (gzip.compress(LINES), Format("jsonl", "gzip", split=False)),

@@ -297,6 +297,25 @@ def test_a_damaged_zstd_frame_costs_itself_alone() -> None:
     assert damage(items) == [(at[2], at[3])]
 
 
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_skippable_frame_that_says_it_is_longer_than_the_file_hides_no_record(before: int) -> None:
+    parts = [zstandard.compress(each) for each in RECORDS]
+    parts.insert(before, b"\x50\x2a\x4d\x18" + (1 << 31).to_bytes(4, "little"))
+    at = starts(parts)
+    items = read(b"".join(parts), "zstd")
+    assert offsets(items) == [at[i] for i in range(9) if i != before]
+    assert damage(items) == [(at[before], at[before + 1])]
+
+
+def test_damaged_line_ends_behind_a_bare_record_hide_no_record() -> None:
+    at = starts(RECORDS)
+    data = bytearray(b"".join(RECORDS))
+    data[at[3] - 1] = ord("x")
+    items = read(bytes(data), None)
+    assert offsets(items) == at[:8]
+    assert damage(items) == [(at[3] - 1, at[3])]
+
+
 def test_a_block_is_kept_up_to_the_cap_and_its_size_is_known() -> None:
     data = gzip.compress(record(http(b"x" * 5_000_000)))
     source = Source(io.BytesIO(data), "test")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.extract.framing import (
-    DICTIONARY,
     HEADER_LIMIT,
     SCAN,
     Damaged,
     Framing,
-    GzipFraming,
     is_record,
+    is_skippable,
 )
 from corpusmill.pipeline.extract.source import GZIP, ZSTD, Source
 from corpusmill.pipeline.extract.warc import (
@@ -66,11 +66,11 @@ def sniff_source(source: Source) -> Format:
         return Format("lz4")
     if head.startswith(GZIP):
         return _compressed(source, "gzip")
-    if head.startswith(ZSTD) or int.from_bytes(head[:4], "little") == DICTIONARY:
+    if head.startswith(ZSTD) or is_skippable(head):
         return _compressed(source, "zstd")
     found = _by_content(source.read_at(0, 4096))
-    if found == "unknown" and GzipFraming(source).scan(0) < min(SCAN, source.size):
-        return Format("warc", "gzip")  # the beginning of the file is damaged
+    if found == "unknown":
+        return _damaged_warc(source, "gzip", "zstd", None) or Format(found)
     return Format("wat" if found == "warc" and _is_wat(source, None) else found)
 
 
@@ -88,13 +88,22 @@ def _compressed(source: Source, compression: str) -> Format:
     framing = framing_of(source, compression)
     head = framing.head(0, 4096)
     found = _by_content(head)
-    if found == "unknown" and framing.scan(0) < min(SCAN, source.size):
-        return Format("warc", compression)  # the beginning of the file is damaged
+    if found == "unknown":
+        return _damaged_warc(source, compression) or Format(found, compression, split=False)
     if found != "warc":
         return Format(found, compression, split=False)
     if _holds_more(framing):
         return Format("warc", compression, split=False)
     return Format("wat" if _is_wat(source, compression) else "warc", compression)
+
+
+def _damaged_warc(source: Source, *compressions: str | None) -> Format | None:
+    """The format of a WARC file whose beginning is damaged: a record starts in its first SCAN bytes."""
+    beginning = Source(io.BytesIO(source.read_at(0, SCAN)), source.name)
+    for compression in compressions:
+        if framing_of(beginning, compression).scan(0) < beginning.size:
+            return Format("warc", compression)
+    return None
 
 
 def _holds_more(framing: Framing) -> bool:

@@ -64,6 +64,11 @@ def is_record(head: bytes) -> bool:
     return VERSION.match(head.lstrip(b"\r\n")) is not None
 
 
+def is_skippable(head: bytes) -> bool:
+    """True for bytes that begin a skippable zstd frame."""
+    return int.from_bytes(head[:4], "little") in SKIPPABLE
+
+
 def _find(source: Source, magic: bytes, position: int) -> Iterator[int]:
     """Positions of `magic` from `position` on."""
     overlap = len(magic) - 1
@@ -138,12 +143,12 @@ class ZstdFraming:
         return cls(source, zstd_dictionary(source))
 
     def skipped(self, position: int) -> int:
-        """`position` behind any skippable frames there."""
-        while True:
-            head = self.source.read_at(position, 8)
-            if len(head) < 8 or int.from_bytes(head[:4], "little") not in SKIPPABLE:
-                return position
+        """`position` behind any skippable frames there; raises Damaged where one reaches beyond the file."""
+        while is_skippable(head := self.source.read_at(position, 8)):
             position += 8 + int.from_bytes(head[4:], "little")
+            if len(head) < 8 or position > self.source.size:
+                raise Damaged("truncated")
+        return position
 
     def reader(self, start: int, end: int) -> BinaryIO:
         """Frames from `start` on, inflated; a bounded read at a time."""
@@ -161,15 +166,18 @@ class ZstdFraming:
     def head(self, position: int, size: int) -> bytes:
         import zstandard
 
-        start = self.skipped(position)
         try:
-            end = frame_end(self.source, start)
-        except Damaged:
-            end = self.source.size
-        try:
-            return self.reader(start, end).read(size)
-        except zstandard.ZstdError:
+            start = self.skipped(position)
+            return self.reader(start, self._end(start)).read(size)
+        except (Damaged, zstandard.ZstdError):
             return b""
+
+    def _end(self, position: int) -> int:
+        """Where the frame at `position` ends, at the latest."""
+        try:
+            return frame_end(self.source, position)
+        except Damaged:
+            return self.source.size
 
     def scan(self, position: int) -> int:
         candidates = _find(self.source, ZSTD, position)
@@ -179,10 +187,10 @@ class ZstdFraming:
         import zstandard
 
         end = frame_end(self.source, position)
-        reader = self.reader(position, end)
         kept: list[bytes] = []
         room, total = cap, 0
         try:
+            reader = self.reader(position, end)
             while data := reader.read(SCAN):
                 total += len(data)
                 if room:
@@ -248,7 +256,7 @@ def frame_end(source: Source, position: int) -> int:
 
 
 def zstd_dictionary(source: Source) -> bytes:
-    """The dictionary in the leading skippable frame, itself perhaps compressed; empty when there is none."""
+    """The dictionary in the leading skippable frame, itself perhaps compressed; empty when there is none that can be read."""
     head = source.read_at(0, 8)
     if len(head) < 8 or int.from_bytes(head[:4], "little") != DICTIONARY:
         return b""
@@ -258,4 +266,7 @@ def zstd_dictionary(source: Source) -> bytes:
     import zstandard
 
     inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    return inflater.stream_reader(io.BytesIO(data)).read(1 << 26)
+    try:
+        return inflater.stream_reader(io.BytesIO(data)).read(1 << 26)
+    except zstandard.ZstdError:
+        return b""

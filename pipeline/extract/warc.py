@@ -198,5 +198,6 @@ class RangeReader:
         record = Record(position, after - position, record_type(headers), headers, block, length)
         if clean:
             return [record], after
-        found = self.framing.scan(end)
+        # The two line ends behind a block may be what is damaged: the next record is looked for behind four bytes of any kind.
+        found = end + 4 if VERSION.match(source.read_at(end + 4, 16)) else self.framing.scan(end)
         return [record, Damage(after, found, "stray")], found
