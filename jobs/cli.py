@@ -55,6 +55,10 @@ def parser() -> argparse.ArgumentParser:
     for name, about in STAGE_COMMANDS.items():
         _run_command(commands, name, about, command_stage)
 
+    recipe = commands.add_parser("recipe", help="print a built-in recipe, to begin one's own with")
+    recipe.add_argument("name", nargs="?", help="without a name: the list of them")
+    recipe.set_defaults(command=command_recipe)
+
     show = commands.add_parser("show", help="a run and its ledger, one document, a table, a shard, a cursor")
     show.add_argument(
         "path", help="OUT, a .parquet or .arrow file, OUT/shards, plan.json or a cursor's .json"
@@ -151,6 +155,17 @@ def command_run(options: argparse.Namespace) -> int:
 
     need_pipeline()
     return _run(options, load_recipe(options.recipe))
+
+
+def command_recipe(options: argparse.Namespace) -> int:
+    from corpusmill.pipeline.recipe import builtin_names, builtin_text
+
+    need_pipeline()
+    print(
+        builtin_text(options.name) if options.name else "\n".join(builtin_names()),
+        end="" if options.name else "\n",
+    )
+    return 0
 
 
 def command_stage(options: argparse.Namespace) -> int:

@@ -99,33 +99,41 @@ def builtin_names() -> list[str]:
     return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
 
 
-def load_recipe(name: str) -> Recipe:
-    """A recipe from a file, or a built-in one by name."""
-    import yaml
-
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
-        if not path.is_file():
-            raise RecipeError(f"no recipe file {name}")
-        text, where, base = path.read_text(encoding="utf-8"), name, path.parent
-    elif name in builtin_names():
-        text = (
-            resources.files("corpusmill.jobs").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8")
-        )
-        where, base = f"recipe {name}", Path()
-    else:
+def builtin_text(name: str) -> str:
+    """The YAML of a built-in recipe; RecipeError with the known names when there is none."""
+    if name not in builtin_names():
         raise RecipeError(
             f"no recipe is called {name!r}; {suggestion(name, builtin_names())} (a file ends in .yaml)"
         )
+    return resources.files("corpusmill.jobs").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def load_recipe(name: str) -> Recipe:
+    """A recipe from a file, or a built-in one by name. Input paths are relative to the folder of the call."""
+    import yaml
+
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") and not path.is_file():
+        raise RecipeError(f"no recipe file {name}")
+    is_file = path.is_file()
+    text = _text_of(path) if is_file else builtin_text(name)
+    where = name if is_file else f"recipe {name}"
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise RecipeError(f"{where}: not valid YAML: {error}") from None
-    return parse_recipe(value, where, base)
+    return parse_recipe(value, where)
 
 
-def parse_recipe(value: Any, where: str = "recipe", base: Path = Path()) -> Recipe:
-    """Check and build a recipe; relative input paths of a recipe file are taken from the folder of the call, not of the file."""
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise RecipeError(f"{path}: not a text file in UTF-8: {error}") from None
+
+
+def parse_recipe(value: Any, where: str = "recipe") -> Recipe:
+    """Check and build a recipe; `where` begins every message."""
     if not isinstance(value, Mapping):
         raise RecipeError(f"{where}: a recipe is a mapping with inputs, seed and stages")
     known = ("inputs", "seed", "partition_bytes", "max_drop", "stages")

@@ -43,13 +43,13 @@ def test_a_built_in_recipe_is_listed_and_parses(name: str) -> None:
 
 def test_fineweb_filters_before_it_deduplicates_and_redacts_last() -> None:
     recipe = load_recipe("fineweb")
-    assert order(recipe) == ["extract", "filter", "dedup", "redact", "shard", "mix"]
+    assert order(recipe) == ["extract", "filter", "dedup", "redact"]
     assert rules(recipe) == ["Url", "Language", "GopherRepetition", "GopherQuality", "C4", "FineWebQuality"]
 
 
 def test_fineweb2_deduplicates_before_it_judges_quality() -> None:
     recipe = load_recipe("fineweb2")
-    assert order(recipe) == ["extract", "filter", "dedup", "filter", "redact", "shard", "mix"]
+    assert order(recipe) == ["extract", "filter", "dedup", "filter", "redact"]
     assert rules(recipe) == ["Url", "Language", "GopherRepetition", "FineWebQuality", "GopherQuality"]
 
 
@@ -105,10 +105,10 @@ def test_fineweb2_switches_off_what_its_pipeline_sets_to_zero() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("fineweb", ["filter.verdict", "dedup.verdict", "redact", "shard.write", "mix"]),
+        ("fineweb", ["filter.verdict", "dedup.verdict", "redact"]),
         (
             "fineweb2",
-            ["language.verdict", "dedup.verdict", "quality.verdict", "redact", "shard.write", "mix"],
+            ["language.verdict", "dedup.verdict", "quality.verdict", "redact"],
         ),
     ],
 )
