@@ -86,6 +86,22 @@ def test_numbers_that_json_lacks_become_null(tmp_path: Path) -> None:
     assert json.loads(found.column("meta")[0]) == {"x": None, "y": [None], "z": 1.5}
 
 
+@pytest.mark.parametrize("inner", [b"NaN", b"1"])
+def test_a_row_may_nest_256_levels_and_no_more(tmp_path: Path, inner: bytes) -> None:
+    def line(levels: int) -> bytes:
+        return b'{"text": "a", "x": ' + b"[" * (levels - 1) + inner + b"]" * (levels - 1) + b"}\n"
+
+    data = b"".join(map(line, (256, 257, 800, 5000, 200_000))) + b'{"text": "b"}\n'
+    found = write(tmp_path / "a.jsonl", data)
+    assert found.column("text") == ["a", None, None, None, None, "b"]
+    assert found.column("failed") == [None, *["unparsable"] * 4, None]
+
+
+def test_what_is_no_url_or_id_stays_in_meta(tmp_path: Path) -> None:
+    found = write(tmp_path / "a.jsonl", b'{"text": "a", "url": ["u", "v"], "id": {"n": 1}, "date": null}\n')
+    assert json.loads(found.column("meta")[0]) == {"url": ["u", "v"], "id": {"n": 1}}
+
+
 def test_blank_lines_are_counted_and_a_missing_last_line_end_is_fine(tmp_path: Path) -> None:
     found = write(tmp_path / "a.jsonl", b'\n{"text": "a"}\r\n  \n{"text": "b"}')
     assert found.column("text") == ["a", "b"]

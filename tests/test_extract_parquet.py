@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,8 +54,52 @@ def test_dates_urls_and_ids_are_taken_and_odd_types_become_meta(tmp_path: Path) 
     (row,) = extract([path]).table.to_pylist()
     assert (row["url"], row["record_id"], row["date"]) == ("u", "9", day)
     assert (
-        row["meta"] == '{"blob": "\ufffd\\u0000", "list": [{"k": 1.5}], "when": "2026-03-01 12:00:00+00:00"}'
+        row["meta"]
+        == '{"blob": "\ufffd\\u0000", "list": [{"k": 1.5}], "when": "2026-03-01 12:00:00.000000Z"}'
     )
+
+
+def test_values_that_python_cannot_hold_cost_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {
+            "text": ["a", "b"],
+            "date": pa.array([1_000_000_001, None], pa.timestamp("ns")),
+            "far": pa.array([6_585_322 * 86_400_000, 0], pa.timestamp("ms", "UTC")),
+            "days": pa.array([2**30, 0], pa.date32()),
+            "zone": pa.array([0, None], pa.timestamp("s", "Mars/Base")),
+            "inner": pa.array([{"t": [1]}, None], pa.struct([("t", pa.list_(pa.timestamp("ns")))])),
+            "pairs": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.time64("ns"))),
+        }
+    )
+    pq.write_table(table, path)
+    first, second = extract([path]).table.to_pylist()
+    assert first["date"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert (first["text"], second["text"]) == ("a", "b")
+    meta = json.loads(first["meta"])
+    assert meta.pop("days").endswith(f"{2**30}>")
+    assert meta == {
+        "far": "20000-01-01 00:00:00.000Z",
+        "zone": "1970-01-01 00:00:00.000Z",
+        "inner": {"t": ["1970-01-01 00:00:00.000000001"]},
+        "pairs": [["k", "00:00:00.000000001"]],
+    }
+
+
+def test_a_column_of_days_dates_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a"], "date": pa.array([1], pa.date32())}), path)
+    assert extract([path]).column("date") == [datetime(1970, 1, 2, tzinfo=UTC)]
+
+
+def test_text_that_is_no_utf_8_is_mended_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    text = pa.array([b"caf\xe9 au lait", b"whole"]).view(pa.string())
+    pq.write_table(pa.table({"text": text, "who": pa.StructArray.from_arrays([text], ["name"])}), path)
+    found = extract([path])
+    assert found.column("text") == ["caf\ufffd au lait", "whole"]
+    assert json.loads(found.column("meta")[0]) == {"replaced": 1, "who": {"name": "caf\ufffd au lait"}}
+    assert found.counts["invalid_utf8"] == 1
 
 
 def test_row_groups_are_the_borders_of_partitions(tmp_path: Path) -> None:

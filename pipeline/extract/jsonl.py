@@ -17,6 +17,9 @@ from corpusmill.pipeline.extract.warc import Damage
 LINE_LIMIT = 256_000_000
 """Bytes of a line; a longer one is dropped as `too_large` and never held whole."""
 
+DEPTH_LIMIT = 256
+"""Objects and arrays inside one another; a deeper row is `unparsable`. Python's own bound is another one in each version."""
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -106,7 +109,7 @@ def _draft(line: bytes, length: int, id: bytes, position: int, keys: Keys, tally
     except (ValueError, RecursionError):
         draft.outcome = Outcome(failed="unparsable")
         return draft
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or too_deep(value):
         draft.outcome = Outcome(failed="unparsable")
         return draft
     fill(draft, value, keys)
@@ -123,12 +126,22 @@ def fill(draft: Draft, value: dict[str, Any], keys: Keys) -> None:
     draft.url = whole(url) if isinstance(url, str) and url else None
     draft.record_id = None if name is None or isinstance(name, (dict, list)) else whole(str(name))
     draft.meta.update(value)
-    if date is not None and draft.date is None:
-        draft.meta[keys.date] = date  # not a date that we can read: keep what was there
+    # What cannot be read as the column it was named for stays where it can be seen.
+    seen = ((keys.url, url, draft.url), (keys.id, name, draft.record_id), (keys.date, date, draft.date))
+    draft.meta.update((key, given) for key, given, read in seen if read is None and given not in (None, ""))
     if not isinstance(text, str) or not text or text.isspace():
         draft.outcome = Outcome(reason="no_text")
     else:
         draft.outcome = Outcome(text=whole(text))
+
+
+def too_deep(value: Any) -> bool:
+    """Whether `value` has more than DEPTH_LIMIT levels."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        inner = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for values in inner for each in values if isinstance(each, (dict, list))]
+    return bool(level)
 
 
 def take(value: dict[str, Any], path: str) -> Any:

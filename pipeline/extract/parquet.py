@@ -1,8 +1,11 @@
-"""Foreign Parquet as drafts, by row groups; offsets are row numbers. Any string type will do for the text, and nothing is inferred."""
+"""Foreign Parquet as drafts, by row groups; offsets are row numbers. Any string type will do for the text, and nothing is inferred.
+
+A value that Python could not hold (text that is no UTF-8, a year past 9999, nanoseconds, an unknown time zone) costs no row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,14 +67,18 @@ def drafts(
     number = start
     try:
         for batch in file.iter_batches(batch_size=ROW_GROUP, row_groups=wanted):
-            for value in batch.to_pylist():
+            for value in _portable(batch).to_pylist():
                 draft = Draft(
                     document_id(source_name, relative, number), number, 1, Outcome(reason="no_text")
                 )
+                text = value.get(keys.text)
+                if isinstance(text, bytes) and not _is_utf8(text):
+                    tally.counts["invalid_utf8"] += 1
+                    draft.meta["replaced"] = text.decode("utf-8", "replace").count("\ufffd")
                 fill(draft, _json(value), keys)
                 number += 1
                 yield draft
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{path}, row {number}: cannot be read on ({error}); a Parquet file has no place to go on from: fetch it again"
         ) from error
@@ -85,10 +92,56 @@ def _open(path: str) -> pq.ParquetFile:
         raise InputError(f"{path} is a damaged Parquet file ({error}); fetch it again") from error
 
 
+def _portable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with text as bytes and times as ISO 8601 text, in nested types too."""
+    for leaf in (_in_utc, _as_text):
+        fields = [field.with_type(_retyped(field.type, leaf)) for field in batch.schema]
+        batch = batch.cast(pa.schema(fields))
+    return batch
+
+
+def _retyped(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """`kind` with `leaf` of each type in it that is not nested."""
+
+    def inner(field: pa.Field) -> pa.Field:
+        return field.with_type(_retyped(field.type, leaf))
+
+    if pa.types.is_dictionary(kind):
+        return _retyped(kind.value_type, leaf)
+    if pa.types.is_struct(kind):
+        return pa.struct([inner(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(inner(kind.key_field), inner(kind.item_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(inner(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(inner(kind.value_field), kind.list_size)
+    return pa.list_(inner(kind.value_field)) if pa.types.is_list(kind) else leaf(kind)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return pa.large_binary() if is_text else kind
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _json(value: Any) -> Any:
-    """Arrow's Python values with bytes as text; dates stay what they are."""
+    """Arrow's Python values with bytes as text."""
     if isinstance(value, dict):
         return {key: _json(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_json(each) for each in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
