@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_runs import vocabulary_of
-from tokenizers import AddedToken, Regex, pre_tokenizers
+from tokenizers import AddedToken, Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Loaded
 
 from corpusmill.pipeline.errors import ModelError
@@ -217,6 +217,48 @@ def test_random_and_broken_tokenizers_are_refused(trained: bytes) -> None:
         Tokenizer(json.dumps(settings_of).encode())
     with pytest.raises(ModelError, match=r"mine\.json is no tokenizer"):
         Tokenizer(b"{}", where="mine.json")
+
+
+def special_of(model: models.Model, *special: str) -> bytes:
+    loaded = Loaded(model)
+    loaded.pre_tokenizer = pre_tokenizers.Whitespace()
+    loaded.add_special_tokens([AddedToken(token, special=True) for token in special])
+    return str(loaded.to_str()).encode()
+
+
+def test_an_end_of_text_that_stands_for_unknown_letters_is_refused(trained: bytes) -> None:
+    with pytest.raises(ModelError, match="any page could end its own document"):
+        Tokenizer(special_of(models.WordLevel({EOS: 0, "word": 1}, unk_token=EOS), EOS))
+    settings_of = json.loads(trained)
+    settings_of["model"]["unk_token"] = EOS  # bytes leave nothing unknown
+    ids, _ = Tokenizer(json.dumps(settings_of).encode()).encode(["naïve 東京 🙂 \U0010fffd"])
+    assert (ids != Tokenizer(trained).eos).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0),
+        models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"),
+    ],
+)
+def test_unknown_letters_may_become_the_token_for_the_unknown(model: models.Model) -> None:
+    ids, lengths = Tokenizer(special_of(model, "<unk>", "</s>")).encode(["a", "東"])
+    assert (ids.tolist(), lengths.tolist()) == ([1, 0], [1, 1])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [models.Unigram([("a", -1.0)]), models.WordLevel({"a": 0}, unk_token="<unk>")],
+)
+def test_a_vocabulary_that_stops_at_unknown_letters_is_refused(model: models.Model) -> None:
+    with pytest.raises(ModelError, match="cannot encode a text"):
+        Tokenizer(special_of(model, "</s>"))
+
+
+def test_a_vocabulary_of_nothing_is_refused() -> None:
+    with pytest.raises(ModelError, match="candidates: none"):
+        Tokenizer(str(Loaded(models.BPE()).to_str()).encode())
 
 
 def test_a_vocabulary_smaller_than_its_bytes_is_refused() -> None:

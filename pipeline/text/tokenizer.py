@@ -32,6 +32,9 @@ BATCH_CHARACTERS = 2 << 20
 SMALLEST_VOCAB = 256 + 1
 """Every byte and the end of text."""
 
+UNSPELT = "\U0010fffd"
+"""A character for private use, which nothing but a vocabulary of bytes can spell."""
+
 END_OF_TEXT = (
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -62,8 +65,14 @@ class Tokenizer:
         self.dtype = np.dtype(np.uint16 if self.vocab_size <= 1 << 16 else np.uint32)
         self._forbidden = np.zeros(self.vocab_size, dtype=np.bool_)
         self._forbidden[
-            [number for token, number in self.engine.special.items() if token != self.engine.unknown]
+            [number for number in self.engine.special.values() if number != self.engine.unknown]
         ] = True
+        self._forbidden[self.eos] = True
+        if self.eos == self.engine.unknown and self.eos in next(self.engine.encode([UNSPELT])):
+            raise ModelError(
+                f"{where}: {self.eos_token!r} also stands for what the vocabulary cannot spell, so any page could end its own "
+                "document; name another special token as eos"
+            )
         self._refuse_leaks(where)
 
     def _refuse_leaks(self, where: str) -> None:
@@ -125,8 +134,9 @@ class HuggingFace:
         self._loaded.encode_special_tokens = True
         self._loaded.no_padding()
         self._loaded.no_truncation()
-        self.unknown: str | None = model.get("unk_token")
-        self.vocab_size = max(self._loaded.get_vocab(with_added_tokens=True).values()) + 1
+        self._where = where
+        self.unknown = self._unknown(model)
+        self.vocab_size = 1 + max(self._loaded.get_vocab(with_added_tokens=True).values(), default=-1)
         self.special = {
             token.content: number
             for number, token in sorted(self._loaded.get_added_tokens_decoder().items())
@@ -134,9 +144,23 @@ class HuggingFace:
         }
         self._cuts = splits_lines(self.settings)
 
+    def _unknown(self, model: dict[str, Any]) -> int | None:
+        """Id of what the vocabulary cannot spell: the one special token that text may become."""
+        if model.get("unk_token") is None:
+            number: int | None = model.get("unk_id")
+            return number
+        named: int | None = self._loaded.token_to_id(model["unk_token"])
+        return named
+
     def encode(self, texts: Sequence[str]) -> Iterator[list[int]]:
         """Ids of each text, one after the other: as Python integers a token takes up to 40 bytes."""
-        for encoding in self._loaded.encode_batch_fast(list(texts), add_special_tokens=False):
+        try:
+            encodings = self._loaded.encode_batch_fast(list(texts), add_special_tokens=False)
+        except Exception as error:  # the library raises plain Exception
+            raise ModelError(
+                f"{self._where} cannot encode a text ({error}); use a byte-level tokenizer, or one with a token for the unknown"
+            ) from error
+        for encoding in encodings:
             yield encoding.ids
 
     def decode(self, ids: Sequence[int]) -> str:
