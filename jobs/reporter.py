@@ -39,25 +39,32 @@ class SilentReporter:
 
 
 class _Summaries:
-    """Gathers the seconds of the stages between two ledgers and words the three lines that end each."""
+    """Adds up the seconds of the layers of one recipe stage and words the lines that end it."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
-        self._reused = 0
-        self._redone: list[str] = []
+        self._all_reused = True
 
     def ended(self, stage: Stage, manifest: Manifest, seconds: float, reused: bool) -> list[str]:
-        """Lines to print after this stage: none until a ledger closes a recipe stage."""
+        """Lines to print after this stage: none until a ledger or a set of shards closes a recipe stage."""
         self._seconds += seconds
-        if reused:
-            self._reused += 1
-        elif not isinstance(stage.operation, Ledger):
-            self._redone.append(stage.name)
-        if not isinstance(stage.operation, Ledger):
+        self._all_reused &= reused or isinstance(stage.operation, Ledger)
+        if isinstance(stage.operation, Ledger):
+            lines = summary_lines(stage.operation.stage, manifest.counts, self._seconds, self._all_reused)
+        elif stage.operation.area == "shards":
+            lines = [shard_line(stage.name, manifest, self._seconds, self._all_reused)]
+        else:
             return []
-        lines = summary_lines(stage.operation.stage, manifest.counts, self._seconds, not self._redone)
-        self._seconds, self._reused, self._redone = 0.0, 0, []
+        self._seconds, self._all_reused = 0.0, True
         return lines
+
+
+def shard_line(name: str, manifest: Manifest, seconds: float, reused: bool) -> str:
+    """Documents in, tokens and rows out, documents a second."""
+    documents, tokens = manifest.counts.get("documents", 0), manifest.counts.get("tokens", 0)
+    pace = "reused" if reused else f"{documents / max(seconds, 1e-9):,.0f} docs/s"
+    title = name.partition(".")[0]
+    return f"{title}: {documents:,} in, {tokens:,} tokens in {manifest.rows:,} rows; {seconds:.1f} s, {pace}"
 
 
 def summary_lines(title: str, counts: Mapping[str, int], seconds: float, reused: bool) -> list[str]:

@@ -58,8 +58,24 @@ def closing_lines(run: Run) -> list[str]:
         f"documents and layers: {run.out}",
         f"look: corpusmill show {run.out} --which dropped --columns url,stage,reason",
     ]
-    plan = run.out / "shards" / "plan.json"
-    return [*lines, f"stream: {plan}"] if plan.is_file() else lines
+    mixed = any(stage.own["operation"].startswith("corpusmill.mixing.") for stage in run.state.stages)
+    return [*lines, *mixture_lines(run.out)] if mixed else lines
+
+
+def mixture_lines(out: Path) -> list[str]:
+    """The stream of a run: its plan and what each component weighs in it."""
+    from corpusmill.shards.plan import find_plan, read_plan
+
+    path = find_plan(out)
+    plan = read_plan(path)
+    rows = {component.name: component.rows for component in plan.components}
+    lines = [f"stream: {path}"]
+    for phase in plan.phases:
+        shares = [
+            f"{name} {ppb / 1e7:.2f} % of {rows[name]:,} rows" for name, ppb in phase.weights_ppb.items()
+        ]
+        lines.append(f"  from sample {phase.start:,}: {', '.join(shares)}")
+    return lines
 
 
 def funnel_lines(ledger: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
