@@ -22,7 +22,7 @@ from corpusmill.dedup.layout import (
     lay_out,
     stored_bytes,
 )
-from corpusmill.dedup.records import U32, considered, halves, joined
+from corpusmill.dedup.records import U32, begins_run, considered, halves, joined
 from corpusmill.pipeline.engine.shuffle import gather, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
@@ -114,11 +114,7 @@ def copies_of(records: pa.Table) -> pa.Table:
         [column["id_low"], column["id_high"], *ranks, column["content_low"], column["content"]]
     )
     sort = {name: values[order] for name, values in column.items()}
-    new = np.ones(len(order), np.bool_)
-    new[1:] = (sort["content"][1:] != sort["content"][:-1]) | (
-        sort["content_low"][1:] != sort["content_low"][:-1]
-    )
-    starts = np.flatnonzero(new)
+    starts = np.flatnonzero(begins_run(sort["content"], sort["content_low"]))
     sizes = np.diff(np.append(starts, len(order)))
     size, first = np.repeat(sizes, sizes), np.repeat(starts, sizes)
     chosen = np.flatnonzero(size > 1)

@@ -6,7 +6,7 @@ hash bucket   content hashes;  key bucket  band keys;  pair bucket  candidates w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -77,7 +77,7 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
     """The layout, and a unit a group (weight: rows) for the stages that read partitions."""
     results = inputs.results("documents")
     rows = {part: results[part].rows for part in sorted(results)}
-    stored = sum(file.size_bytes for result in results.values() for file in result.files)
+    stored = stored_bytes(inputs, "documents")
     extra = PRIORITY_BYTES * len(shared.priority)
     band_bytes = shared.bands * (BAND_RECORD_BYTES + extra)
     total = sum(rows.values())
@@ -131,10 +131,9 @@ def scramble(values: U64, buckets: int) -> npt.NDArray[np.int64]:
     return np.asarray((mixed * np.uint64(0xD6E8FEB86659FD93) >> np.uint64(32)) % np.uint64(buckets), np.int64)
 
 
-def stored_bytes(inputs: Inputs, stage: str, suffix: str = "") -> int:
+def stored_bytes(inputs: Inputs, stage: str) -> int:
     """Bytes in files of an earlier stage, for the weights of its readers."""
-    results: Sequence[Any] = list(inputs.results(stage).values())
-    return sum(file.size_bytes for result in results for file in result.files if file.name.endswith(suffix))
+    return sum(file.size_bytes for result in inputs.results(stage).values() for file in result.files)
 
 
 def _limit(total_bytes: int, bucket_bytes: int) -> int:

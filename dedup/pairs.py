@@ -29,7 +29,16 @@ from corpusmill.dedup.layout import (
     scramble,
     stored_bytes,
 )
-from corpusmill.dedup.records import U32, Rows, considered, fixed, order_names, order_schema
+from corpusmill.dedup.records import (
+    U32,
+    Rows,
+    begins_run,
+    considered,
+    fixed,
+    order_names,
+    order_schema,
+    ranges,
+)
 from corpusmill.dedup.signatures import SIGNATURE
 from corpusmill.pipeline.engine.shuffle import gather, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
@@ -127,15 +136,12 @@ def pairs_in_runs(
     chosen = _repeated(key)
     ranked = chosen[np.lexsort([*(column[chosen] for column in reversed(order)), key[chosen]])]
     keys = key[ranked]
-    new = np.ones(len(keys), np.bool_)
-    new[1:] = keys[1:] != keys[:-1]
-    starts = np.flatnonzero(new)
+    starts = np.flatnonzero(begins_run(keys))
     sizes = np.diff(np.append(starts, len(keys)))
     first, second, anchor = _star_pairs(number[ranked], starts, sizes, leaders, long_run)
     order_of_pairs = np.lexsort([anchor, second, first])
     first, second, anchor = first[order_of_pairs], second[order_of_pairs], anchor[order_of_pairs]
-    once = np.ones(len(first), np.bool_)
-    once[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    once = begins_run(first, second)
     longest = int(sizes[sizes > 1].max(initial=0))
     return Found(first[once], second[once], anchor[once], int(np.count_nonzero(sizes > long_run)), longest)
 
@@ -166,9 +172,8 @@ def _star_pairs(
         run_starts, counts = starts[wide], sizes[wide] - lead - 1
         if not len(counts):
             break
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         first.append(member[np.repeat(run_starts + lead, counts)])
-        second.append(member[np.repeat(run_starts + lead + 1, counts) + within])
+        second.append(member[ranges(run_starts + lead + 1, run_starts + sizes[wide])])
         anchor.append(member[np.repeat(run_starts, counts)])
     none = [np.empty(0, np.uint64)]
     return np.concatenate(none + first), np.concatenate(none + second), np.concatenate(none + anchor)
@@ -194,9 +199,8 @@ def wanted_of(numbers: U64, buckets: npt.NDArray[np.integer[Any]]) -> pa.Table:
     """Each (document number, bucket) once, sorted."""
     order = np.lexsort([buckets, numbers])
     numbers, buckets = numbers[order], buckets[order]
-    new = np.ones(len(numbers), np.bool_)
-    new[1:] = (numbers[1:] != numbers[:-1]) | (buckets[1:] != buckets[:-1])
-    return pa.table([pa.array(numbers[new]), pa.array(buckets[new].astype(np.uint32))], schema=WANTED)
+    once = begins_run(numbers, buckets)
+    return pa.table([pa.array(numbers[once]), pa.array(buckets[once].astype(np.uint32))], schema=WANTED)
 
 
 def pair_batches(io: TaskIO, shared: Shared, files: int, bucket: int) -> Iterator[pa.RecordBatch]:

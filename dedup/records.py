@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +136,22 @@ def fixed(column: pa.ChunkedArray | pa.Array, width: int) -> npt.NDArray[np.uint
         array = array.fill_null(bytes(width))
     data = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     return data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
+
+
+def begins_run(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Of rows sorted by `columns`, which ones differ from the row before: the first of each run of equals."""
+    first = np.zeros(len(columns[0]), np.bool_)
+    first[:1] = True
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
+    return first
+
+
+def ranges(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """start[0], start[0] + 1, ..., end[0] - 1, start[1], ..."""
+    counts = end - start
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.asarray(np.repeat(start, counts) + within, np.int64)
 
 
 def _scopes(io: TaskIO, part: int, shared: Shared) -> U64:

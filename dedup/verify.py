@@ -29,7 +29,7 @@ from corpusmill.dedup.layout import (
     stored_bytes,
 )
 from corpusmill.dedup.pairs import PAIRS, WANTED, pair_batches, wanted_of
-from corpusmill.dedup.records import considered
+from corpusmill.dedup.records import begins_run, considered, ranges
 from corpusmill.pipeline.engine.shuffle import gather, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
@@ -186,7 +186,7 @@ def similarities(
     for batch in sets():
         here = _numbers(batch)
         start, end = np.searchsorted(ordered, here, "left"), np.searchsorted(ordered, here, "right")
-        pairs = by_second[_ranges(start, end)]
+        pairs = by_second[ranges(start, end)]
         right = np.repeat(np.arange(len(here)), end - start)
         if not len(pairs):
             continue
@@ -224,17 +224,9 @@ def _numbers(batch: pa.RecordBatch) -> U64:
     return np.asarray(batch.column("number").to_numpy(), np.uint64)
 
 
-def _ranges(start: Index, end: Index) -> Index:
-    """start[0], start[0] + 1, ..., end[0] - 1, start[1], ..."""
-    counts = end - start
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.asarray(np.repeat(start, counts) + within, np.int64)
-
-
 def _once(first: U64, second: U64) -> tuple[U64, U64]:
     """Each pair once, sorted."""
     order = np.lexsort([second, first])
     first, second = first[order], second[order]
-    new = np.ones(len(first), np.bool_)
-    new[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
-    return first[new], second[new]
+    once = begins_run(first, second)
+    return first[once], second[once]
