@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from corpusmill.pipeline.documents import DOCUMENTS
-from corpusmill.pipeline.engine.files import Files, Task
+from corpusmill.pipeline.engine.files import Files, Task, part_name
 from corpusmill.pipeline.engine.manifest import Manifest, read_manifest
 from corpusmill.pipeline.engine.stage import Unit
 from corpusmill.pipeline.engine.state import StageState, State, need_state
@@ -57,8 +59,23 @@ class Run:
         for stage in self.stages("measure"):
             part = next(iter(self.manifest(stage.name).results), None)
             if part is not None:
-                names = self.files().layer(stage.name, part).column_names
+                names = pq.read_schema(self.out / stage.folder / part_name(part)).names
                 found.update({name: stage.name for name in names if name != "failed"})
+        return found
+
+    @cached_property
+    def sources(self) -> dict[str, tuple[str, str]]:
+        """Name that can be asked for -> (stage, column there). The ledger's `reason` and `stage` win over the layers' own."""
+        found: dict[str, tuple[str, str]] = {name: (stage, name) for name, stage in self.measures().items()}
+        for stage in self.state.stages:
+            if stage.kind == "judge":
+                found[f"cuts_hit@{stage.name}"] = (stage.name, "cuts_hit")
+            if stage.name.endswith(".verdict") and stage.kind == "set":
+                for name in ("kept_id", "score", "cluster", "cluster_size"):
+                    found[name] = (stage.name, name)
+        ledgers = self.stages("ledger")
+        if ledgers:
+            found.update({name: (ledgers[-1].name, name) for name in ("state", "stage", "reason")})
         return found
 
     def partitions(self) -> list[int]:
@@ -91,21 +108,6 @@ class Run:
         return pa.concat_tables(list(self.tables(columns, "kept" if kept else "all")))
 
 
-def column_sources(run: Run) -> dict[str, tuple[str, str]]:
-    """Name that can be asked for -> (stage, column there). The ledger's `reason` and `stage` win over the layers' own."""
-    found: dict[str, tuple[str, str]] = {name: (stage, name) for name, stage in run.measures().items()}
-    for stage in run.state.stages:
-        if stage.kind == "judge":
-            found[f"cuts_hit@{stage.name}"] = (stage.name, "cuts_hit")
-        if stage.name.endswith(".verdict") and stage.kind == "set":
-            for name in ("kept_id", "score", "cluster", "cluster_size"):
-                found[name] = (stage.name, name)
-    ledgers = run.stages("ledger")
-    if ledgers:
-        found.update({name: (ledgers[-1].name, name) for name in ("state", "stage", "reason")})
-    return found
-
-
 def partition_table(run: Run, part: int, columns: Sequence[str], which: str) -> pa.Table:
     """The asked columns of one partition, only rows that are kept, dropped (or failed), or all."""
     import numpy as np
@@ -113,7 +115,7 @@ def partition_table(run: Run, part: int, columns: Sequence[str], which: str) -> 
     if which not in ("kept", "dropped", "all"):
         raise RecipeError(f"which rows: {which!r} is none of kept, dropped, all")
     files = run.files()
-    sources = column_sources(run)
+    sources = run.sources
     unknown = [name for name in columns if name not in DOCUMENTS.names and name not in sources]
     if unknown:
         raise RecipeError(f"no column {unknown[0]!r}; {suggestion(unknown[0], [*DOCUMENTS.names, *sources])}")
@@ -145,6 +147,6 @@ def find_document(run: Run, wanted: str) -> tuple[int, int]:
 def describe_document(run: Run, wanted: str) -> dict[str, Any]:
     """Everything the run knows of one document: columns, measures, verdict, evidence."""
     part, row = find_document(run, wanted)
-    columns = [*DOCUMENTS.names, *(name for name in column_sources(run) if name not in DOCUMENTS.names)]
+    columns = [*DOCUMENTS.names, *(name for name in run.sources if name not in DOCUMENTS.names)]
     described: dict[str, Any] = partition_table(run, part, columns, "all").slice(row, 1).to_pylist()[0]
     return described
