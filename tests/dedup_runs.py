@@ -47,7 +47,6 @@ class Memory:
     done: dict[str, dict[int, Result]] = field(default_factory=dict)
     stage: str = ""
     unit: int = 0
-    rows_read: int = 0  # most rows with text that one piece held
     _written: list[FileRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:

@@ -17,18 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from corpusmill.dedup import reference, shingle
 from corpusmill.dedup.clusters import Clusters
-from corpusmill.dedup.layout import Shared
+from corpusmill.dedup.layout import Layout, Shared, lay_out
 from corpusmill.dedup.stage import Dedup
 from corpusmill.dedup.verdict import Verdict
 from corpusmill.pipeline.documents import DOCUMENTS
-from corpusmill.pipeline.engine.stage import Result, Unit
+from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.errors import BudgetError, RecipeError
 
-PLENTY = {
-    "bands": 56,
-    "rows": 2,
-    "leaders": 100,
-}  # finds every pair of 0.5 and more but for one in ten million
+# Finds every pair of 0.5 and more but for one in ten million.
+PLENTY = {"bands": 56, "rows": 2, "leaders": 100}
 TINY = 1 << 12  # bytes in a bucket: as many buckets as can be
 
 
@@ -424,7 +421,5 @@ def test_units_and_operations_survive_json() -> None:
     assert adapter.validate_python(adapter.dump_python(Verdict(shared, True, 0.9), mode="json")) == Verdict(
         shared, True, 0.9
     )
-    unit = Unit(
-        0, 1, {"layout": {"starts": [0], "hash_buckets": 1, "key_buckets": 1, "pair_buckets": 1}}, (0,)
-    )
-    assert json.loads(json.dumps(unit.fields)) == unit.fields
+    layout, units = lay_out(memory, shared)
+    assert units and all(Layout.of(json.loads(json.dumps(unit.fields))) == layout for unit in units)

@@ -150,7 +150,6 @@ def test_hostile_texts_of_half_a_million_characters_take_linear_time(unit: str) 
 
 def test_the_stage_edits_kept_rows_with_the_seed_of_the_recipe() -> None:
     chain = Chain(seed=5)
-    chain.stages.clear()
     seen: list[tuple[str, Redaction, bool]] = []
     chain.edit = lambda name, operation, kept=False: seen.append((name, operation, kept))  # type: ignore[method-assign]
     Redact(ips="keep").extend(chain, "redact")
