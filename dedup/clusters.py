@@ -25,7 +25,7 @@ from corpusmill.dedup.layout import (
     stored_bytes,
 )
 from corpusmill.dedup.verify import EDGES, NODES
-from corpusmill.pipeline.engine.shuffle import gather, slices
+from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError
 
@@ -81,7 +81,7 @@ class Clusters(SetOperation):
         names = file_names(unit.fields["files"])
         edges = _whole(io, stage, names, EDGES)
         table = near_outcomes(edges, _whole(io, stage, ["nodes-" + name for name in names], NODES))
-        bucket = (table["content"].to_numpy() % np.uint64(layout.hash_buckets)).astype(np.int64)
+        bucket = layout.hash_bucket_of(table["content"].to_numpy())
         io.write_arrow(file_name(unit.index), slices(table, bucket, layout.hash_buckets), NEAR_OUTCOMES)
         clusters = len(np.unique(table["cluster"].to_numpy()))
         counts = {"clusters": clusters, "edges": len(edges)}
@@ -139,10 +139,9 @@ class Outcomes(SetOperation):
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout = Layout.of(unit.fields)
         copies = _whole(io, self.shared.name("copies"), [file_name(unit.index)], COPIES)
-        batches = (
-            gather(io, self.shared.name("clusters"), [file_name(0)], unit.index) if self.near else iter(())
-        )
-        table = joined_outcomes(copies, pa.Table.from_batches(batches, schema=NEAR_OUTCOMES))
+        clusters = [file_name(0)] if self.near else []
+        near = gathered(io, self.shared.name("clusters"), clusters, unit.index, NEAR_OUTCOMES)
+        table = joined_outcomes(copies, near)
         group = layout.group_of(table["number"].to_numpy())
         io.write_arrow(file_name(unit.index), slices(table, group, len(layout.starts)), OUTCOMES)
         largest = int(table["cluster_size"].to_numpy().max(initial=0))
@@ -181,6 +180,6 @@ def joined_outcomes(copies: pa.Table, near: pa.Table) -> pa.Table:
 
 def outcomes_in(io: TaskIO, shared: Shared, layout: Layout, group: int) -> tuple[U64, pa.Table]:
     """Outcomes of one group of partitions: document numbers (sorted) and the table in that order."""
-    batches = gather(io, shared.name("outcomes"), file_names(layout.hash_buckets), group)
-    table = pa.Table.from_batches(batches, schema=OUTCOMES).sort_by("number").combine_chunks()
+    table = gathered(io, shared.name("outcomes"), file_names(layout.hash_buckets), group, OUTCOMES)
+    table = table.sort_by("number").combine_chunks()
     return table["number"].to_numpy(), table

@@ -23,7 +23,7 @@ from corpusmill.dedup.layout import (
     stored_bytes,
 )
 from corpusmill.dedup.records import U32, begins_run, considered, halves, joined
-from corpusmill.pipeline.engine.shuffle import gather, slices
+from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
 COPIES = pa.schema(
@@ -76,7 +76,7 @@ class HashScatter(SetOperation):
             ]
             tables.append(pa.table([pa.array(column) for column in columns], schema=schema))
         table = pa.concat_tables(tables)
-        bucket = (table["content"].to_numpy() % np.uint64(layout.hash_buckets)).astype(np.int64)
+        bucket = layout.hash_bucket_of(table["content"].to_numpy())
         io.write_arrow(file_name(unit.index), slices(table, bucket, layout.hash_buckets), schema)
         return io.result(rows=table.num_rows, counts={"considered": table.num_rows})
 
@@ -95,8 +95,8 @@ class Copies(SetOperation):
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout = Layout.of(unit.fields)
-        batches = gather(io, self.shared.name("hashes"), file_names(unit.fields["files"]), unit.index)
-        table = copies_of(pa.Table.from_batches(batches, schema=hash_schema(self.shared)))
+        names, schema = file_names(unit.fields["files"]), hash_schema(self.shared)
+        table = copies_of(gathered(io, self.shared.name("hashes"), names, unit.index, schema))
         group = layout.group_of(table["number"].to_numpy())
         io.write_arrow(file_name(unit.index), slices(table, group, len(layout.starts)), COPIES)
         leaders = int(np.count_nonzero(table["number"].to_numpy() == table["leader"].to_numpy()))
@@ -131,8 +131,7 @@ def copies_of(records: pa.Table) -> pa.Table:
 
 def copies_in(io: TaskIO, shared: Shared, layout: Layout, group: int) -> tuple[U64, U64, U32]:
     """Of one group of partitions: numbers that fell as copies (sorted); numbers that lead copies (sorted) and how many each stands for."""
-    batches = gather(io, shared.name("copies"), file_names(layout.hash_buckets), group)
-    table = pa.Table.from_batches(batches, schema=COPIES)
+    table = gathered(io, shared.name("copies"), file_names(layout.hash_buckets), group, COPIES)
     numbers, leaders = table["number"].to_numpy(), table["leader"].to_numpy()
     leads = np.flatnonzero(numbers == leaders)
     leads = leads[np.argsort(numbers[leads])]

@@ -72,6 +72,10 @@ class Layout:
         parts = (numbers >> np.uint64(32)).astype(np.int64)
         return np.asarray(np.searchsorted(np.array(self.starts, np.int64), parts, "right") - 1, np.int64)
 
+    def hash_bucket_of(self, contents: U64) -> npt.NDArray[np.int64]:
+        """The hash bucket of each content hash."""
+        return (contents % np.uint64(self.hash_buckets)).astype(np.int64)
+
 
 def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
     """The layout, and a unit a group (weight: rows) for the stages that read partitions."""

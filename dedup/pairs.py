@@ -8,7 +8,7 @@ Both stages together take some 3 microseconds a document (100,000 documents, a q
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ from corpusmill.dedup.records import (
     ranges,
 )
 from corpusmill.dedup.signatures import SIGNATURE
-from corpusmill.pipeline.engine.shuffle import gather, slices
+from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
 FEW_LEADERS = 2
@@ -110,8 +110,8 @@ class Pairs(SetOperation):
         return bucket_units(layout.key_buckets, weight, layout, files=len(groups))
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
-        batches = gather(io, self.shared.name("bands"), file_names(unit.fields["files"]), unit.index)
-        table = pa.Table.from_batches(batches, schema=band_schema(self.shared))
+        names, schema = file_names(unit.fields["files"]), band_schema(self.shared)
+        table = gathered(io, self.shared.name("bands"), names, unit.index, schema)
         columns = {name: table[name].to_numpy() for name in table.column_names}
         order = [columns[name] for name in order_names(self.shared)]
         found = pairs_in_runs(columns["key"], columns["number"], order, self.leaders, self.long_run)
@@ -201,7 +201,3 @@ def wanted_of(numbers: U64, buckets: npt.NDArray[np.integer[Any]]) -> pa.Table:
     numbers, buckets = numbers[order], buckets[order]
     once = begins_run(numbers, buckets)
     return pa.table([pa.array(numbers[once]), pa.array(buckets[once].astype(np.uint32))], schema=WANTED)
-
-
-def pair_batches(io: TaskIO, shared: Shared, files: int, bucket: int) -> Iterator[pa.RecordBatch]:
-    return gather(io, shared.name("pairs"), file_names(files), bucket)

@@ -100,8 +100,7 @@ class Verdict(SetOperation):
         sources: dict[str, list[int]] = {}
         for unit in sorted(results):
             for name, (seen, lost) in results[unit].extra["sources"].items():
-                before = sources.get(name, [0, 0])
-                sources[name] = [before[0] + seen, before[1] + lost]
+                _add(sources, name, seen, lost)
         for name, (seen, lost) in sorted(sources.items()):
             if seen >= SMALL_SOURCE and lost > self.max_source_loss * seen:
                 raise BudgetError(
@@ -180,5 +179,9 @@ def _by_source(sources: dict[str, list[int]], names: pa.ChunkedArray, kept: pa.C
     for name, seen, stays in zip(
         *(grouped[c].to_pylist() for c in ("source", "kept_count", "kept_sum")), strict=True
     ):
-        before = sources.get(str(name), [0, 0])
-        sources[str(name)] = [before[0] + seen, before[1] + seen - stays]
+        _add(sources, str(name), seen, seen - stays)
+
+
+def _add(sources: dict[str, list[int]], name: str, seen: int, lost: int) -> None:
+    before = sources.get(name, [0, 0])
+    sources[name] = [before[0] + seen, before[1] + lost]

@@ -28,9 +28,9 @@ from corpusmill.dedup.layout import (
     lay_out,
     stored_bytes,
 )
-from corpusmill.dedup.pairs import PAIRS, WANTED, pair_batches, wanted_of
+from corpusmill.dedup.pairs import PAIRS, WANTED, wanted_of
 from corpusmill.dedup.records import begins_run, considered, ranges
-from corpusmill.pipeline.engine.shuffle import gather, slices
+from corpusmill.pipeline.engine.shuffle import gather, gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
 SETS = pa.schema(
@@ -66,7 +66,7 @@ class ShingleScatter(SetOperation):
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout = Layout.of(unit.fields)
         names = ["wanted-" + name for name in file_names(unit.fields["files"])]
-        table = pa.Table.from_batches(gather(io, self.shared.name("pairs"), names, unit.index), schema=WANTED)
+        table = gathered(io, self.shared.name("pairs"), names, unit.index, WANTED)
         wanted = wanted_of(table["number"].to_numpy(), table["bucket"].to_numpy())
         _, leads, copies = copies_in(io, self.shared, layout, unit.index)
         total = 0
@@ -138,9 +138,8 @@ class Edges(SetOperation):
         return [replace(units[0], fields={**units[0].fields, "runs": runs}), *units[1:]]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
-        table = pa.Table.from_batches(
-            pair_batches(io, self.shared, unit.fields["files"], unit.index), schema=PAIRS
-        )
+        files = file_names(unit.fields["files"])
+        table = gathered(io, self.shared.name("pairs"), files, unit.index, PAIRS)
         first, second = _once(table["first"].to_numpy(), table["second"].to_numpy())
         stage = self.shared.name("shingles")
         names = [file_name(part) for part in json.loads(io.read_bytes(stage, PARTS_FILE))]

@@ -30,3 +30,8 @@ def gather(io: TaskIO, stage: str, names: Sequence[str], bucket: int) -> Iterato
     """Slice `bucket` of each scatter file, in the order of `names`."""
     for name in names:
         yield io.open_arrow(stage, name).get_batch(bucket)
+
+
+def gathered(io: TaskIO, stage: str, names: Sequence[str], bucket: int, schema: pa.Schema) -> pa.Table:
+    """The slices that `gather` yields as one table; `schema` is what they have, should there be none."""
+    return pa.Table.from_batches(gather(io, stage, names, bucket), schema=schema)
