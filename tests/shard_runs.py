@@ -19,7 +19,7 @@ from corpusmill.pipeline.engine.layout import Inputs, folder_of
 from corpusmill.pipeline.engine.manifest import Manifest, write_manifest
 from corpusmill.pipeline.engine.stage import SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.store import put
-from corpusmill.pipeline.engine.task import run_task, task_of
+from corpusmill.pipeline.engine.task import run_task, task_from_json, task_of
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,8 @@ class Run:
         results = {}
         for unit in operation.units(self.inputs):
             task = task_of(stage, self.out, self.folders, self.seed, [unit])
-            values = json.loads(json.dumps(asdict(task)))  # a worker sees JSON
-            values["text"], values["units"] = tuple(values["text"]), tuple(values["units"])
-            results.update({result.unit: result for result in run_task(Task(**values))})
+            task = task_from_json(json.dumps(asdict(task)))  # what a worker sees
+            results.update({result.unit: result for result in run_task(task)})
         sealed = operation.seal(results, self.inputs)
         for name, data in sealed.items():
             put(self.out / folder / name, data)

@@ -14,7 +14,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -202,15 +201,16 @@ class LocalRunner:
         self._spawned += 1
         root = str(Path(corpusmill.__file__).parent.parent)
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        process = subprocess.Popen(
-            # -P: the folder we were started from must not shadow modules in the worker
-            [sys.executable, "-P", "-m", "corpusmill.pipeline.engine.worker", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if self._log is None else self._log.open("ab"),
-            start_new_session=True,
-            env={**os.environ, **LONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
-        )
+        with contextlib.nullcontext() if self._log is None else self._log.open("ab") as log:
+            process = subprocess.Popen(
+                # -P: the folder we were started from must not shadow modules in the worker
+                [sys.executable, "-P", "-m", "corpusmill.pipeline.engine.worker", str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **LONE_THREAD, "PYTHONPATH": os.pathsep.join(paths)},
+            )
         worker = _Worker(process)
         self._pool.append(worker)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
@@ -238,14 +238,3 @@ class LocalRunner:
 
 def _exit_name(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-def run_inline(tasks: Sequence[Task]) -> Iterator[Done]:
-    """The same tasks in this process: for a debugger, and for tests that need no isolation."""
-    from corpusmill.pipeline.engine.task import run_task
-
-    for task in tasks:
-        started = time.perf_counter()
-        value = json.loads(json.dumps(asdict(task)))
-        again = Task(**{**value, "text": tuple(value["text"]), "units": tuple(value["units"])})
-        yield Done(task, run_task(again), {"seconds": time.perf_counter() - started}, 1)

@@ -49,6 +49,12 @@ def load_operation(path: str, fields: Mapping[str, Any]) -> Operation:
     return loaded
 
 
+def task_from_json(message: str) -> Task:
+    """A task as a worker reads it; where a task has tuples JSON has lists."""
+    value = json.loads(message)
+    return Task(**{**value, "text": tuple(value["text"]), "units": tuple(value["units"])})
+
+
 def run_task(task: Task) -> list[Result]:
     """Run all units of a task, then commit them with one record."""
     operation = load_operation(task.operation, task.fields)
@@ -84,9 +90,7 @@ def answer(message: str) -> str:
     """One line in, one line out: what the worker process does with a task."""
     started, cpu = time.perf_counter(), time.process_time()
     try:
-        value = json.loads(message)
-        value["text"], value["units"] = tuple(value["text"]), tuple(value["units"])
-        results = run_task(Task(**value))
+        results = run_task(task_from_json(message))
     except Exception as error:
         return json.dumps({"error": _describe(error)})
     usage = {
