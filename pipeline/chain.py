@@ -27,14 +27,12 @@ class Chain:
     """Appends stages in recipe order."""
 
     seed: int = 17
-    partition_bytes: int = 256_000_000
     stages: list[Stage] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)  # measure -> stage that holds it
     text: tuple[str, ...] = ()  # edits, latest first
     ledger: str | None = None
-    _fallible: list[str] = field(
-        default_factory=list
-    )  # layers since the last ledger that can hold failed rows
+    # Layers since the last ledger that can hold failed rows.
+    _fallible: list[str] = field(default_factory=list)
 
     def measure(self, name: str, operation: Measure, suffix: str = "") -> None:
         """A layer of measures; its columns, with the suffix, can be cut on from here on."""
@@ -120,7 +118,7 @@ class Chain:
 
 def compile_recipe(recipe: Recipe, sample: float | None = None, limit: int | None = None) -> list[Stage]:
     """All stages of a recipe in running order, with the ledgers between them."""
-    chain = Chain(seed=recipe.seed, partition_bytes=recipe.partition_bytes)
+    chain = Chain(seed=recipe.seed)
     first = recipe.stages[0]
     chain.set("documents", first.config.operation(recipe.seed, sample, limit))
     chain.verdict(stage=first.name)
@@ -131,7 +129,6 @@ def compile_recipe(recipe: Recipe, sample: float | None = None, limit: int | Non
     for spec in specs:
         spec.config.extend(chain, spec.name)
         if chain._fallible and spec.key == "redact":
-            chain.verdict(
-                stage=spec.name
-            )  # an edit drops nothing, but a row that raised in it must not go on
+            # An edit drops nothing, but a row that raised in it must not go on.
+            chain.verdict(stage=spec.name)
     return chain.stages
