@@ -65,6 +65,15 @@ def hashes(out: Path) -> dict[str, str]:
     return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 def events(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     """The JSON lines of a run's progress."""
     return [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]

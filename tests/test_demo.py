@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from runs import corpusmill
 
 pytest.importorskip("trafilatura")
 from corpusmill.jobs.demo_pages import KINDS, read_truth
-from corpusmill.pipeline.errors import ModelError
 from corpusmill.pipeline.ledger import KEPT
-from corpusmill.pipeline.models import model_path
 from corpusmill.pipeline.run import Run
 
 PAGES = 240
 
 
 def run_demo(out: Path) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "corpusmill.jobs.cli",
-        "demo",
-        "--out",
-        str(out),
-        "--pages",
-        str(PAGES),
-        "--workers",
-        "2",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return corpusmill("demo", "--out", out, "--pages", str(PAGES), "--workers", "2").stdout
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    try:
-        model_path("lid.176")
-    except ModelError as error:
-        pytest.skip(str(error))
+def shown(tmp_path_factory: pytest.TempPathFactory, language_model: Path) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("demo")
     return out, run_demo(out)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from runs import alive
 
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.files import Files, Task
@@ -125,11 +126,3 @@ def test_a_killed_driver_leaves_no_worker_behind(tmp_path: Path) -> None:
     while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not [pid for pid in pids if alive(pid)]
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from extract_runs import article, http
+from runs import alive
 
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.extract.guard import Guard
@@ -161,11 +162,3 @@ def test_the_child_dies_with_its_parent_even_while_it_computes(work: str) -> Non
         while alive(child) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not alive(child)
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
