@@ -77,6 +77,10 @@ class Mix:
             )
         if self.budget_tokens is not None and self.epochs is not None:
             raise RecipeError(f"{name}: budget_tokens and epochs both say how long to read; give one")
+        if isinstance(
+            self.weights, dict
+        ):  # their names are known to the last stage only, their sum is said now
+            baselines.manual(self.weights, dict.fromkeys(self.weights, 1), f"{name}: weights")
         for key in ("budget_tokens", "epochs", "max_epochs", "window"):
             value = getattr(self, key)
             if value is not None and not 0 < value < float("inf"):

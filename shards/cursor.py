@@ -31,18 +31,23 @@ class Cursor:
 
 def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
     """A cursor from its JSON or dict form; raises CursorError when it is none."""
-    if isinstance(value, Cursor):
-        return value
     try:
-        found = json.loads(value) if isinstance(value, str) else dict(value)
-        cursor = Cursor(**found)
-    except (ValueError, TypeError) as error:
+        if isinstance(value, Cursor):
+            cursor = value
+        else:
+            cursor = Cursor(**(json.loads(value) if isinstance(value, str) else dict(value)))
+    except (ValueError, TypeError, RecursionError) as error:
         raise CursorError(f"not a cursor: {value!r} ({error}); pass what `.cursor` gave") from error
     if cursor.v != VERSION:
         raise CursorError(
             f"cursor is of version {cursor.v!r}, this version reads {VERSION}: resume with the one that wrote it"
         )
-    if type(cursor.plan) is not str or type(cursor.next) is not int or cursor.next < 0:
+    if (
+        type(cursor.plan) is not str
+        or type(cursor.next) is not int
+        or cursor.next < 0
+        or type(cursor.quarantine) not in (str, type(None))
+    ):
         raise CursorError(f"not a cursor: {value!r}; pass what `.cursor` gave")
     return cursor
 

@@ -150,14 +150,15 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
             )
         shards = tuple(ShardFile(**shard) for shard in value.pop("shards"))
         manifest = Manifest(shards=shards, **value)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        encoded = manifest.encode()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ShardError(
             f"{where} cannot be read as a manifest ({error}); restore it or shard again"
         ) from error
     parts: list[Manifest | ShardFile] = [manifest, *shards]
     for part in parts:
         _check_fields(part, where)
-    if manifest.encode() != data:
+    if encoded != data:
         raise ShardError(f"{where} was edited or rewritten by another program; restore it or shard again")
     if (
         sum(shard.rows for shard in shards) != manifest.rows
@@ -183,7 +184,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         return decode_manifest(path.read_bytes(), str(path))
-    except FileNotFoundError as error:
+    except OSError as error:
         raise ShardError(f"{path} is missing; restore the component's folder or shard again") from error
 
 
@@ -193,7 +194,7 @@ def read_blocks(folder: Path, manifest: Manifest) -> pa.Table:
     try:
         with pa.memory_map(str(path)) as source:
             data = source.read_buffer()
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowInvalid) as error:
         raise ShardError(f"{path} is missing or empty; restore it or shard again") from error
     if xxhash.xxh3_128_hexdigest(memoryview(data)) != manifest.blocks_xxh3:
         raise ShardError(f"{path} is damaged: its hash is not the manifest's; restore it or shard again")

@@ -1,6 +1,6 @@
 """From a sample of a plan back to the web: its row, the documents in it, and where their bytes lie in the crawl.
 
-Reads the manifests, one block a sample and the row groups of the docs sidecar that hold its documents.
+Reads the manifests, one block a sample and the docs sidecars of its shards, whole and by their hash: a wrong address is worse than none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards.reader import ComponentReader, Shards
@@ -91,9 +92,16 @@ class _Sidecar:
         self.path = reader.folder / entry.docs_file
         self.first = sum(other.documents for other in reader.manifest.shards[:shard])
         try:
-            self.file = pq.ParquetFile(self.path)
-        except (FileNotFoundError, pa.ArrowInvalid) as error:
-            raise ShardError(f"{self.path} cannot be read ({error}); restore it or shard again") from error
+            data = self.path.read_bytes()
+        except OSError as error:
+            raise ShardError(
+                f"{self.path} cannot be read ({error.strerror}); restore it or shard again"
+            ) from error
+        if xxhash.xxh3_128_hexdigest(data) != entry.docs_xxh3:
+            raise ShardError(
+                f"{self.path} is damaged: its hash is not the manifest's; restore it or shard again"
+            )
+        self.file = pq.ParquetFile(pa.BufferReader(data))
         groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
         self.starts = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)])
         self.group = lru_cache(maxsize=4)(lambda i: self.file.read_row_group(i, columns=_COLUMNS))

@@ -43,7 +43,7 @@ class ComponentOrder:
     """The endless sequence of one component's rows: each epoch a permutation of all of them."""
 
     def __init__(self, name: str, seed: int, window: int, block_rows: npt.NDArray[np.integer]) -> None:
-        self.name, self.seed, self.window = name, seed, window
+        self.name, self.seed, self.window = name, seed, min(window, len(block_rows))
         self._rows = block_rows.astype(np.int64)
         self._first = np.concatenate([[0], np.cumsum(self._rows)])
         self.rows = int(self._first[-1])

@@ -197,14 +197,14 @@ def read_plan(path: Path) -> Plan:
             past=tuple(Past(p["id"], p["from"]) for p in value["past"]),
         )
         _check(plan, str(path))
-        stated = value["id"]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        stated, found = value["id"], plan.id
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ShardError(
             f"{path} cannot be read as a plan ({error!r}); restore it or run mix again"
         ) from error
-    if plan.id != stated:
+    if found != stated:
         raise ShardError(
-            f"{path} was edited: its id is {stated}, its content's {plan.id}; restore it or run mix again"
+            f"{path} was edited: its id is {stated}, its content's {found}; restore it or run mix again"
         )
     return plan
 

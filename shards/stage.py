@@ -26,6 +26,8 @@ SAMPLE_BYTES = 64 << 20
 
 MOST_BLOCK_BYTES = 1 << 30  # a block's lists have 32-bit offsets, and a window of blocks has to fit in memory
 
+MOST_SEQUENCE = MOST_BLOCK_BYTES // 4 - 1  # a row is within a block, whatever its ids' width
+
 
 @dataclass(frozen=True)
 class TokenizerSource:
@@ -97,8 +99,10 @@ class Shard:
         chain.set(f"{name}.write", write, reads=(tokenizer, scatter))
 
     def _check(self, name: str) -> None:
-        if self.sequence_length < 1:
-            raise RecipeError(f"{name}: sequence_length is {self.sequence_length}; it has to be at least 1")
+        if not 1 <= self.sequence_length <= MOST_SEQUENCE:
+            raise RecipeError(
+                f"{name}: sequence_length is {self.sequence_length}; it has to be from 1 to {MOST_SEQUENCE}"
+            )
         if not 1 <= self.block_bytes <= MOST_BLOCK_BYTES:
             raise RecipeError(
                 f"{name}: block_bytes is {self.block_bytes}; it has to be from 1 to {MOST_BLOCK_BYTES}"

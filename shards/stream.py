@@ -13,6 +13,8 @@ Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second aga
 
 from __future__ import annotations
 
+import operator
+import os
 import queue
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -63,6 +65,10 @@ class Slicing:
 
 def slicing(plan: Plan, batch_size: int, dp_rank: int, dp_size: int, want: Sequence[str] = ()) -> Slicing:
     """Raises CursorError for a batch that the ranks do not divide, a rank that is none, or an array that we do not make."""
+    batch_size, dp_rank, dp_size = (
+        _whole(name, value)
+        for name, value in (("batch_size", batch_size), ("dp_rank", dp_rank), ("dp_size", dp_size))
+    )
     if dp_size < 1 or not 0 <= dp_rank < dp_size:
         raise CursorError(
             f"dp_rank {dp_rank} of dp_size {dp_size}: ranks count from 0 to dp_size - 1, data-parallel ones only"
@@ -82,6 +88,14 @@ def slicing(plan: Plan, batch_size: int, dp_rank: int, dp_size: int, want: Seque
     return Slicing(batch_size, dp_rank, dp_size, tuple(want))
 
 
+def _whole(name: str, value: int) -> int:
+    """As Python's own integer: one of NumPy's would go into cursors, where JSON does not take it."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise CursorError(f"{name} is {value!r}; a whole number is needed") from None
+
+
 def _plainly(shards: Shards, part: Slicing, start: int) -> Generator[Batch, None, None]:
     for first in part.starts(shards.plan, start):
         yield part.batch(shards, first)
@@ -95,11 +109,17 @@ def _ahead(shards: Shards, part: Slicing, start: int, count: int) -> Generator[B
         target=_fill, args=(shards, part, start, made, stop), name="corpusmill-stream", daemon=True
     )
     thread.start()
+    process = os.getpid()
     try:
         while (item := made.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
             yield item
+            if os.getpid() != process:
+                raise CursorError(
+                    "this process was forked from the one whose thread fills the stream, and would wait for it for ever: "
+                    "open a stream of its own from the cursor"
+                )
     finally:
         stop.set()
         if thread is not threading.current_thread():  # a garbage collector may run anywhere

@@ -130,6 +130,10 @@ def test_phases_by_hand_change_the_weights_at_their_sample(mixed: Mixed, tmp_pat
         (Mix(epochs=1.0, budget_tokens=5), "give one"),
         (Mix(budget_tokens=0), "budget_tokens is 0"),
         (Mix(epochs=float("nan")), "epochs is nan"),
+        (Mix(weights={"web": float("nan"), "books": 1.0}), "weight of web is nan"),
+        (Mix(weights={"web": -1.0, "books": 2.0}), "weight of web is -1.0"),
+        (Mix(weights={"web": 0.5, "books": 0.4}), "add up to 0.9"),
+        (Mix(weights={}), "add up to 0"),
         (Mix(), "put a shard stage before it"),
     ],
 )

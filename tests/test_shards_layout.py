@@ -72,6 +72,9 @@ def test_manifests_that_do_not_add_up_or_point_elsewhere_are_refused(
     ):
         with pytest.raises(ShardError, match=says):
             decode_manifest(bad.encode(), "manifest.json")
+    unwritable = json.dumps({**json.loads(manifest.encode()), "name": "\ud800"}).encode()
+    with pytest.raises(ShardError, match=r"manifest\.json cannot be read"):
+        decode_manifest(unwritable, "manifest.json")
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"null", b"\xff", b'{"format": "corpusmill/shards/v2"}'])

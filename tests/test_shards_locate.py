@@ -87,6 +87,17 @@ def test_a_missing_sidecar_stops_locate_but_not_the_stream(tmp_path: Path) -> No
         locate(tmp_path, 0)
 
 
+@pytest.mark.parametrize("place", [0.05, 0.3, 0.6, 0.95])
+def test_a_damaged_sidecar_is_named_before_a_wrong_address(tmp_path: Path, place: float) -> None:
+    small_shards(tmp_path)
+    for sidecar in tmp_path.rglob("docs-*.parquet"):
+        data = bytearray(sidecar.read_bytes())
+        data[int(place * len(data))] ^= 4
+        sidecar.write_bytes(data)
+    with pytest.raises(ShardError, match=r"docs-0000\d\.parquet is damaged"):
+        locate(tmp_path, 0)
+
+
 # verify
 
 

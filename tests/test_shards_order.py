@@ -188,6 +188,12 @@ def test_each_epoch_is_every_row_once_in_windows_of_whole_blocks(
         assert places[-1] - places[0] < longest
 
 
+def test_a_window_of_more_blocks_than_there_are_is_one_of_all_blocks() -> None:
+    rows = np.array([5, 5, 3])
+    _, whole = ComponentOrder("a", 3, 3, rows).take(0, 26)
+    assert np.array_equal(ComponentOrder("a", 3, 10**25, rows).take(0, 26)[1], whole)
+
+
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     rows = np.full(50, 20)
     orders = [

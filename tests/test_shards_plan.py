@@ -130,8 +130,26 @@ def test_an_edited_plan_is_refused(tmp_path: Path) -> None:
         read_plan(path)
 
 
+@pytest.mark.parametrize(("stands", "edit"), [('"samples": null', '"samples": NaN'), ('"big"', '"\\ud800"')])
+def test_a_plan_edited_to_what_cannot_be_written_is_refused(tmp_path: Path, stands: str, edit: str) -> None:
+    write_shards(tmp_path, [Sample("big", [documents(1, 5)])], {"big": PPB})
+    path = tmp_path / "plan.json"
+    assert stands in path.read_text()
+    path.write_text(path.read_text().replace(stands, edit))
+    with pytest.raises(ShardError, match=r"plan\.json cannot be read"):
+        read_plan(path)
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b"[]", b"\xff", b'{"format": "corpusmill/plan/v9", "order_version": 1}']
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"[" * 100_000,
+        b"\xff",
+        b'{"format": "corpusmill/plan/v9", "order_version": 1}',
+    ],
 )
 def test_what_is_no_plan_is_refused_with_its_path(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plan.json"
@@ -164,9 +182,21 @@ def test_a_cursor_is_about_100_bytes_and_reads_back_from_json_and_dict() -> None
 
 
 @pytest.mark.parametrize(
-    "value", ["", "[1]", "{}", '{"plan": "x", "next": -1}', '{"plan": "x", "next": 1.5}', '{"plan": 1}']
+    "value",
+    [
+        "",
+        "[1]",
+        "[" * 100_000,
+        "{}",
+        '{"plan": "x", "next": -1}',
+        '{"plan": "x", "next": 1.5}',
+        '{"plan": 1}',
+        '{"plan": "x", "next": 1, "quarantine": 5}',
+        Cursor("x", -1),
+        Cursor("x", 1.0),  # type: ignore[arg-type]
+    ],
 )
-def test_what_is_no_cursor_is_refused(value: str) -> None:
+def test_what_is_no_cursor_is_refused(value: str | Cursor) -> None:
     with pytest.raises(CursorError, match="not a cursor"):
         read_cursor(value)
 

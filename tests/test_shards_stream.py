@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -203,14 +204,45 @@ def test_a_stream_at_its_end_is_over_and_stays_so(shards: Path) -> None:
         (8, 4, 4, "dp_rank 4 of dp_size 4"),
         (8, -1, 4, "dp_rank -1"),
         (8, 0, 0, "dp_size 0"),
+        (8.0, 0, 1, "batch_size is 8.0"),
+        (8, 0, "1", "dp_size is '1'"),
         (TOTAL + 1, 0, 1, f"plan's {TOTAL} samples"),
     ],
 )
 def test_batches_and_ranks_that_do_not_fit_are_refused_with_what_would(
-    shards: Path, size: int, rank: int, ranks: int, says: str
+    shards: Path, size: Any, rank: Any, ranks: Any, says: str
 ) -> None:
     with pytest.raises(CursorError, match=says):
         stream(shards, size, rank, ranks)
+
+
+def test_numpys_integers_leave_a_cursor_that_json_takes(shards: Path, straight: np.ndarray) -> None:
+    with stream(shards, np.int64(8), np.int32(0), np.uint8(1)) as batches:  # type: ignore[arg-type]
+        next(batches)
+        saved = batches.cursor.to_json()
+    with stream(shards, 8, cursor=saved) as batches:
+        assert np.array_equal(next(batches)["tokens"], straight[8:16])
+
+
+FORKED = """
+import os, sys
+from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards import stream
+batches = stream(sys.argv[1], 8, prefetch=2)
+next(batches)
+child = os.fork()
+try:
+    first = next(batches)
+except CursorError as error:
+    os._exit(7 if child == 0 and "forked" in str(error) else 1)
+assert child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_stream_in_a_forked_child_is_refused_instead_of_waiting_for_the_parents_thread(
+    shards: Path,
+) -> None:
+    assert subprocess.run([sys.executable, "-c", FORKED, str(shards)], timeout=60).returncode == 0
 
 
 def test_arrays_that_a_stream_does_not_make_are_refused(shards: Path) -> None:

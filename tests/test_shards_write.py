@@ -260,6 +260,7 @@ def test_a_missing_tokenizer_is_named_before_anything_runs(tmp_path: Path) -> No
     ("change", "words"),
     [
         ({"sequence_length": 0}, "sequence_length"),
+        ({"sequence_length": 1 << 31}, "sequence_length"),
         ({"tokenizer": TokenizerSource()}, "give a file"),
         ({"tokenizer": TokenizerSource(file="a.json", train="bpe")}, "give a file"),
         ({"tokenizer": TokenizerSource(file="a.json", vocab=300)}, "a.json has a vocabulary"),
