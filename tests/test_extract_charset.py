@@ -71,10 +71,17 @@ def test_two_letters_in_latin_1_with_a_right_meta() -> None:
     assert "öö" in decode(data).text
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
 def test_a_byte_order_mark_comes_first_and_goes(encoding: str) -> None:
     found = decode(page(GERMAN).encode(encoding), "windows-1251")
     assert (found.text, found.by) == (page(GERMAN), "bom")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("label", ["utf-16", "utf-8", "windows-1252", None])
+@pytest.mark.parametrize("text", ["plain letters", RUSSIAN, GERMAN])
+def test_utf_16_without_a_mark_is_told_by_its_markup(encoding: str, label: str | None, text: str) -> None:
+    assert decode(page(text).encode(encoding), label).text == page(text)
 
 
 def test_a_page_cut_inside_a_character_stays_utf_8() -> None:

@@ -8,7 +8,7 @@ from extract_runs import SENTENCES, article, http
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpusmill.pipeline.extract.html import extractor, title
+from corpusmill.pipeline.extract.html import CONTROL, extractor, title
 from corpusmill.pipeline.extract.limits import Limits
 from corpusmill.pipeline.extract.page import Outcome, Page, Settings, process, sniff_mime, whole
 
@@ -246,6 +246,22 @@ def test_markdown_keeps_headings() -> None:
 @pytest.mark.parametrize("name", EXTRACTORS)
 def test_a_page_without_title_or_structure_is_no_error(name: str) -> None:
     extractor(name, "text")("<div>text</div>")
+
+
+@pytest.mark.parametrize("name", EXTRACTORS)
+@pytest.mark.parametrize(
+    "reference", ["&#1;", "&#x1;", "&#X1f;", "&#00031;", "&#12;", "&#xB;", "&#65535;", "&#xFFFE;"]
+)
+def test_a_reference_to_a_control_character_is_a_space(name: str, reference: str) -> None:
+    extract = extractor(name, "text")
+    assert extract(article(1).replace("part 1", f"part{reference}1")) == extract(article(1))
+
+
+@pytest.mark.parametrize(
+    "reference", ["&#9;", "&#10;", "&#111;", "&#x1f4;", "&#x10ffff;", "&amp;#1;", "&#65;", "&#0065533;"]
+)
+def test_other_references_are_left_to_the_extractor(reference: str) -> None:
+    assert CONTROL.sub("", reference) == reference
 
 
 def test_a_table_of_300_000_rows_is_dropped_at_once() -> None:

@@ -1,7 +1,8 @@
 """From bytes to text: which encoding a page is in.
 
-Order: BOM, then valid non-ASCII UTF-8 whatever is declared (other encodings do not give it by chance), HTTP header, meta in the
-first 1,024 bytes, detection on the bytes, cp1252 with replacement. A declared label that does not fit its bytes is passed over.
+Order: BOM, NULs between the letters of the first markup (UTF-16), valid non-ASCII UTF-8 whatever is declared (other encodings do
+not give it by chance), HTTP header, meta in the first 1,024 bytes, detection on the bytes, cp1252 with replacement. A declared label
+that does not fit its bytes is passed over.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ import codecs
 import re
 from dataclasses import dataclass
 
-BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # begins with that of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+# Markup in 16 bits, as a page begins; all bytes may still be ASCII.
+WIDE = ((re.compile(rb"(?:[\t-~]\0){8}"), "utf-16-le"), (re.compile(rb"(?:\0[\t-~]){8}"), "utf-16-be"))
 META = re.compile(rb"<meta[^>]{0,512}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.IGNORECASE)
 XML = re.compile(rb"^\s*<\?xml[^>]{0,128}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{2,40})", re.IGNORECASE)
 # Supersets that browsers read under the narrower labels (WHATWG Encoding, 4.2; Python's codecs are the strict ones).
@@ -62,6 +71,9 @@ def decode(data: bytes, http_label: str | None = None) -> Decoded:
     for bom, name in BOMS:
         if data.startswith(bom):
             return _decoded(data[len(bom) :], name, "bom")
+    for pattern, name in WIDE:
+        if pattern.match(data):
+            return _decoded(data, name, "detection")
     if data.isascii():
         return _seven_bits(data, http_label)
     try:

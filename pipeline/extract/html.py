@@ -26,6 +26,10 @@ ASIDE_BLOCK = re.compile(r"<aside\b(.*?)(?:</aside\b|\Z)", re.IGNORECASE | re.DO
 PARAGRAPH = re.compile(r"<p\b[^<>]*>(.*?)(?:</p\b|(?=<p\b)|\Z)", re.IGNORECASE | re.DOTALL)
 LINK = re.compile(r"<a\b.*?(?:</a\b|\Z)", re.IGNORECASE | re.DOTALL)
 TAG = re.compile(r"<[^<>]*>?")
+CONTROL = re.compile(
+    r"&#(?:0*+(?:[1-8]|1[124-9]|2\d|3[01]|6553[45])(?!\d)|x0*+(?:[1-8bcef]|1[\da-f]|fff[ef])(?![\da-f]));?",
+    re.IGNORECASE | re.ASCII,
+)
 ASIDE_LEAST = 200  # characters in paragraphs; less is no article
 NOTICE = re.compile(r"cookie|consent|privacy", re.IGNORECASE)
 NOTICE_MOST = 2000  # characters; longer texts are about cookies, and no notice
@@ -37,7 +41,18 @@ def extractor(name: str, output: str) -> Callable[[str], str | None]:
         module, _, function = name.partition(":")
         found: Callable[[str], str | None] = getattr(importlib.import_module(module), function)
         return found
-    return _resiliparse() if name == "resiliparse" else beyond_asides(_trafilatura(name, output))
+    return without_controls(
+        _resiliparse() if name == "resiliparse" else beyond_asides(_trafilatura(name, output))
+    )
+
+
+def without_controls(extract: Callable[[str], str | None]) -> Callable[[str], str | None]:
+    """`extract` of a page in which references to control characters are spaces: for one `&#1;` trafilatura gives up the page."""
+
+    def text(page: str) -> str | None:
+        return extract(CONTROL.sub(" ", page))
+
+    return text
 
 
 def beyond_asides(extract: Callable[[str], str | None]) -> Callable[[str], str | None]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 NAME = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9:-]*)")
-NAME_AND_SLASH = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9:-]*)[^<>]*(?:(?<=(/))|(?<!/))>")
+NAME_AND_SLASH = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9:-]*+)[^<>]*+(?:(?<=(/))|(?<!/))>")
 RAW = re.compile(r"<(?:!--|([sS][cC][rR][iI][pP][tT]|[sS][tT][yY][lL][eE])\b)")
 RAW_END = {
     "script": re.compile(r"</[sS][cC][rR][iI][pP][tT]"),
