@@ -81,7 +81,8 @@ class Judge(Operation):
         return pa.table([pa.array(first < 0), pa.array(hit), reason], schema=self.schema())
 
 
-def _mask(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+def mask(values: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
+    """Arrow booleans as NumPy's; null is False."""
     return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
@@ -89,14 +90,14 @@ def _applies(rows: pa.Table, cut: Cut) -> npt.NDArray[np.bool_]:
     """Rows that the cut is for: all, or those whose columns have one of the values of `only`."""
     applies = np.ones(rows.num_rows, dtype=np.bool_)
     for column, values in cut.only.items():
-        applies &= _mask(pc.is_in(rows[column], pa.array(values, rows[column].type)))
+        applies &= mask(pc.is_in(rows[column], pa.array(values, rows[column].type)))
     return applies
 
 
 def _known(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    known = _mask(pc.is_valid(values))
+    known = mask(pc.is_valid(values))
     if pa.types.is_floating(values.type):
-        known &= ~_mask(pc.is_nan(values))
+        known &= ~mask(pc.is_nan(values))
     return known
 
 
@@ -104,12 +105,12 @@ def _passes(values: pa.ChunkedArray, cut: Cut) -> npt.NDArray[np.bool_]:
     passes = np.ones(len(values), dtype=np.bool_)
     # Compared as float64: a bound like 0.2 must mean the same for float32 and float64 measures.
     if cut.at_least is not None:
-        passes &= _mask(pc.greater_equal(pc.cast(values, pa.float64()), cut.at_least))
+        passes &= mask(pc.greater_equal(pc.cast(values, pa.float64()), cut.at_least))
     if cut.at_most is not None:
-        passes &= _mask(pc.less_equal(pc.cast(values, pa.float64()), cut.at_most))
+        passes &= mask(pc.less_equal(pc.cast(values, pa.float64()), cut.at_most))
     for wanted, choices in ((True, cut.one_of), (False, cut.none_of)):
         if choices is not None:
-            passes &= _mask(pc.is_in(values, pa.array(choices, values.type))) == wanted
+            passes &= mask(pc.is_in(values, pa.array(choices, values.type))) == wanted
     return passes
 
 

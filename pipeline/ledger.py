@@ -1,7 +1,7 @@
 """The ledger: for every row, whether it is still kept, and if not which stage took it and why.
 
 After each verdict a ledger layer joins the one before with that verdict, so that "kept so far" is one column to read and
-rows in = kept + dropped(reason) + failed(reason) holds in every partition by construction (and is checked in `count`).
+rows in = kept + dropped(reason) + failed(reason) holds in every partition by construction (and `check_sum` checks it).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpusmill.pipeline.engine.stage import Operation, Result, TaskIO
+from corpusmill.pipeline.judge import UNMEASURED, mask
 
 KEPT, DROPPED, FAILED = 0, 1, 2
 
@@ -43,8 +43,8 @@ class Ledger(Operation):
     verdict: str | None = None
     fallible: tuple[str, ...] = ()
 
-    def join(self, io: TaskIO, part: int) -> tuple[pa.Table, Result]:
-        """The ledger of one partition, and its result with the counts `in`, `kept`, `dropped.*` and `failed.*`."""
+    def join(self, io: TaskIO, part: int) -> Result:
+        """Write the ledger of one partition; the result has the counts `in`, `kept`, `dropped.*` and `failed.*`."""
         if self.before is None:
             documents = io.documents(part, ["reason", "failed"])
             entering = np.ones(documents.num_rows, dtype=np.bool_)
@@ -52,7 +52,7 @@ class Ledger(Operation):
             stages: list[str | None] = [None] * documents.num_rows
             reasons: list[str | None] = [None] * documents.num_rows
             failed, reason = documents["failed"], documents["reason"]
-            dropped = _valid(reason)
+            dropped = mask(pc.is_valid(reason))
         else:
             old = io.layer(self.before, part)
             state = old["state"].to_numpy().copy()
@@ -63,30 +63,22 @@ class Ledger(Operation):
             )
             verdict = None if self.verdict is None else io.layer(self.verdict, part, ["kept", "reason"])
             reason = pa.nulls(len(state), pa.string()) if verdict is None else verdict["reason"]
-            kept = np.ones(len(state), np.bool_) if verdict is None else _true(verdict["kept"])
+            kept = np.ones(len(state), np.bool_) if verdict is None else mask(verdict["kept"])
             dropped = ~kept
-        is_failed = entering & _valid(failed)
+        is_failed = entering & mask(pc.is_valid(failed))
         is_dropped = entering & dropped & ~is_failed
         state[is_failed], state[is_dropped] = FAILED, DROPPED
         counts: Counter[str] = Counter({"in": int(entering.sum()), "kept": int((state == KEPT).sum())})
         # A loop over the rows that leave here only: each gets its stage and reason, and is counted under them.
-        for kind, mask, why in (("failed", is_failed, failed), ("dropped", is_dropped, reason)):
-            for row in np.flatnonzero(mask).tolist():
-                stages[row], reasons[row] = self.stage, why[row].as_py() or "unmeasured"
+        for kind, gone, why in (("failed", is_failed, failed), ("dropped", is_dropped, reason)):
+            for row in np.flatnonzero(gone).tolist():
+                stages[row], reasons[row] = self.stage, why[row].as_py() or UNMEASURED
                 counts[f"{kind}.{reasons[row]}"] += 1
         table = pa.table(
             [pa.array(state), pa.array(stages, pa.string()), pa.array(reasons, pa.string())], schema=LEDGER
         )
         io.write_layer(part, table)
-        return table, io.result(rows=len(state), counts=dict(sorted(counts.items())))
-
-
-def _valid(values: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False), dtype=np.bool_)
-
-
-def _true(values: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+        return io.result(rows=len(state), counts=dict(sorted(counts.items())))
 
 
 def _first_failure(columns: list[pa.ChunkedArray], rows: int) -> pa.Array | pa.ChunkedArray:

@@ -71,7 +71,7 @@ def run_unit(operation: Operation, unit: Unit, files: Files) -> Result:
         return operation.run(unit, files)
     (part,) = unit.parts
     if isinstance(operation, Ledger):
-        _, result = operation.join(files, part)
+        result = operation.join(files, part)
         if not check_sum(result):
             raise RunError(
                 f"ledger of {operation.stage}, partition {part}: rows in are not kept + dropped + failed: {result.counts}"
@@ -107,7 +107,8 @@ def _describe(error: Exception) -> dict[str, str]:
         "type": type(error).__name__,
         "ours": ours,
         "message": str(error),
-        "traceback": "".join(traceback.format_exception(error)),
+        # A full disk or a missing file says all in its message.
+        "traceback": "" if isinstance(error, OSError) else "".join(traceback.format_exception(error)),
     }
 
 
