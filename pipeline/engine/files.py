@@ -86,11 +86,9 @@ class Files:
 
     def kept(self, part: int) -> npt.NDArray[np.bool_]:
         if self.task.ledger is None:
-            table = self.documents(part, ["reason", "failed"])
-            mask = table["reason"].is_null().to_numpy() & table["failed"].is_null().to_numpy()
-        else:
-            mask = self.layer(self.task.ledger, part, ["state"])["state"].to_numpy() == KEPT
-        return np.asarray(mask, dtype=np.bool_)
+            return _have_text(self.documents(part, ["reason", "failed"]))
+        state = self.layer(self.task.ledger, part, ["state"])["state"].to_numpy()
+        return np.asarray(state == KEPT, dtype=np.bool_)
 
     def rows(
         self, part: int, columns: Sequence[str], kept: bool = False
@@ -108,12 +106,7 @@ class Files:
         for group in range(documents.num_row_groups):
             piece = documents.read_row_group(group, columns=[*dict.fromkeys([*stored, "reason", "failed"])])
             here = slice(start, start + piece.num_rows)
-            mask = (
-                (piece["reason"].is_null().to_numpy() & piece["failed"].is_null().to_numpy())
-                if keep is None
-                else keep[here]
-            )
-            index = np.flatnonzero(mask)
+            index = np.flatnonzero(_have_text(piece) if keep is None else keep[here])
             if edits:
                 piece = _with_edits(
                     piece, [edit.read_row_group(group, columns=["text"])["text"] for edit in edits]
@@ -211,6 +204,12 @@ class Files:
             dict(sorted((counts or {}).items())),
             dict(extra or {}),
         )
+
+
+def _have_text(documents: pa.Table) -> npt.NDArray[np.bool_]:
+    """Rows that extract neither dropped nor failed."""
+    stands = documents["reason"].is_null().to_numpy() & documents["failed"].is_null().to_numpy()
+    return np.asarray(stands, dtype=np.bool_)
 
 
 def _with_edits(piece: pa.Table, edits: list[pa.ChunkedArray]) -> pa.Table:
