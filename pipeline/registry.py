@@ -36,7 +36,7 @@ RULES = {
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`: did you mean x?` when something known is near, else the list of what is known."""
+    """`did you mean 'x'?` when something known is near, else the list of what is known."""
     choices = sorted(known)
     near = difflib.get_close_matches(word, choices, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(choices)}"
