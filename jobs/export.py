@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
+from corpusmill.jobs.show import plain
 from corpusmill.pipeline.documents import ROW_GROUP
-from corpusmill.pipeline.engine.files import Files
+from corpusmill.pipeline.engine.files import Files, part_name
 from corpusmill.pipeline.engine.stage import Result, SetOperation, Stage, TaskIO, Unit
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.run import Run, partition_table
@@ -34,7 +34,7 @@ class Export(SetOperation):
         table = partition_table(Run(self.out), part, self.columns, self.which)
         if self.format == "parquet":
             assert isinstance(io, Files)
-            io.write_parquet(f"part-{part:05d}.parquet", table, ROW_GROUP, with_text=True)
+            io.write_parquet(part_name(part), table, ROW_GROUP, with_text=True)
         else:
             io.write_bytes(f"part-{part:05d}.jsonl.zst", to_jsonl_zst(table), table.num_rows)
         return io.result(rows=table.num_rows)
@@ -46,16 +46,10 @@ def to_jsonl_zst(table: pa.Table) -> bytes:
 
     compressor = zstandard.ZstdCompressor(level=3, write_content_size=True)
     lines = (
-        json.dumps({key: _plain(value) for key, value in row.items()}, ensure_ascii=False)
+        json.dumps({key: plain(value) for key, value in row.items()}, ensure_ascii=False)
         for row in table.to_pylist()
     )
     return compressor.compress("".join(line + "\n" for line in lines).encode())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.hex()
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def export(out: Path, to: Path, columns: list[str], which: str, format: str, workers: int | None) -> str:
@@ -63,7 +57,14 @@ def export(out: Path, to: Path, columns: list[str], which: str, format: str, wor
     from corpusmill.jobs.run import cores
     from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
     from corpusmill.pipeline.engine.local import LocalRunner, Stop
-    from corpusmill.pipeline.engine.manifest import read_commits, read_manifest, write_manifest
+    from corpusmill.pipeline.engine.manifest import (
+        COMMITS,
+        damaged_units,
+        read_commits,
+        read_manifest,
+        write_manifest,
+    )
+    from corpusmill.pipeline.engine.store import put, sweep
     from corpusmill.pipeline.engine.task import task_of
 
     run = Run(out)
@@ -77,14 +78,17 @@ def export(out: Path, to: Path, columns: list[str], which: str, format: str, wor
     own["fields"].pop("out")
     print_of = fingerprint(own, {each.name: each.content for each in run.state.stages})
     standing = read_manifest(to)
+    begun = to / COMMITS / print_of  # says whose commits these are, while there is no manifest to say it
+    sweep(to)
     if standing is not None and standing.fingerprint != print_of:
         raise RecipeError(f"{to} holds another export: choose another folder or delete it")
-    if standing is None:
-        if to.is_dir() and any(
-            path.name != "_commits" and not path.name.startswith((".tmp-", "part-")) for path in to.iterdir()
-        ):
-            raise RecipeError(f"{to} is not empty and holds no export: choose another folder")
-        done = read_commits(to)
+    if standing is None and not begun.is_file() and any(path.is_file() for path in to.rglob("*")):
+        raise RecipeError(f"{to} holds something else or another export, begun: choose another folder or delete it")
+    done = read_commits(to) if standing is None else dict(standing.results)
+    for part in damaged_units(to, done):
+        del done[part]
+    if standing is None or len(done) < len(standing.results):
+        put(begun, b"")
         units = [Unit(part, 1_000_000, parts=(part,)) for part in run.partitions() if part not in done]
         with Stop() as stop, LocalRunner(workers or cores()) as runner:
             tasks = [
@@ -93,6 +97,7 @@ def export(out: Path, to: Path, columns: list[str], which: str, format: str, wor
             ]
             for finished in runner.run(tasks, stop):
                 done.update({result.unit: result for result in finished.results})
+        sweep(to)
         standing = write_manifest(to, "export", print_of, own, done, {})
     size = sum(file.size_bytes for result in standing.results.values() for file in result.files)
     return (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpusmill.pipeline.engine.manifest import SPENT, read_manifest
+from corpusmill.pipeline.engine.manifest import HEAD, SPENT, read_manifest
 from corpusmill.pipeline.engine.state import RUN, need_state
 from corpusmill.pipeline.engine.store import hash_bytes, hash_file
 from corpusmill.pipeline.errors import InputError
@@ -50,7 +50,7 @@ def verify_run(out: Path) -> tuple[list[str], int]:
             file = folder / name
             if not file.is_file() or hash_bytes(file.read_bytes()) != digest:
                 findings.append(
-                    f"{file}: missing or changed: delete {folder / '_manifest.json'} and run the same command again"
+                    f"{file}: missing or changed: delete {folder / HEAD} and run the same command again"
                 )
     return findings, checked
 
