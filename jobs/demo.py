@@ -136,26 +136,23 @@ def _show_reasons(console: Console, run: Run) -> None:
     """One page of each of the commonest reasons."""
     table = run.table(["url", "stage", "reason"], kept=False).to_pylist()
     dropped = sorted((row for row in table if row["reason"]), key=lambda row: str(row["url"]))
-    common = [reason for reason, _ in Counter(row["reason"] for row in dropped).most_common(EXAMPLES)]
     first = {row["reason"]: row for row in reversed(dropped)}
     counts = Counter(row["reason"] for row in dropped)
     _table(
         console,
         ["pages", "reason", "for example"],
-        [[counts[reason], reason, _short(first[reason]["url"])] for reason in common],
+        [[n, reason, _short(first[reason]["url"])] for reason, n in counts.most_common(EXAMPLES)],
     )
 
 
 def _show_mixture(console: Console, out: Path) -> None:
     """What the weights come to: the components and the share of the stream that each gets."""
-    from corpusmill.shards.plan import find_plan, read_plan
     from corpusmill.shards.reader import Shards
 
-    plan = read_plan(find_plan(out))
-    readers = Shards(out).components
-    weights = plan.phases[-1].weights_ppb
+    shards = Shards(out)
+    weights = shards.plan.phases[-1].weights_ppb
     rows = []
-    for reader in readers:
+    for reader in shards.components:
         made, name = reader.manifest, reader.component.name
         rows.append([name, made.documents, made.tokens, made.blocks, f"{weights[name] / 1e7:.2f} %"])
     _table(console, ["component", "documents", "tokens", "blocks", "weight"], rows)
