@@ -20,7 +20,9 @@ from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.layout import Inputs, folder_of, group_units, kind_of, rate_of, units_of
 from corpusmill.pipeline.engine.local import Done, Stop
 from corpusmill.pipeline.engine.manifest import (
+    HEAD,
     SPENT,
+    TABLE,
     Manifest,
     damaged_units,
     read_commits,
@@ -54,6 +56,7 @@ class Driver:
     stages: list[Stage] = field(default_factory=list)
     manifests: dict[str, Manifest] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
+    _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
     def run(self) -> states.State:
         """Run what is not there yet; returns the state written to run.json."""
@@ -163,6 +166,7 @@ class Driver:
             self._materialise(name)
         sweep(folder)
         (folder / SPENT).unlink(missing_ok=True)
+        self._spent.discard(stage.name)
         operation = stage.operation
         units = {unit.index: unit for unit in units_of(stage, self._inputs)}
         done = {unit: result for unit, result in self._standing(folder).items() if unit in units}
@@ -201,7 +205,7 @@ class Driver:
             stage = next(stage for stage in self.stages if stage.name == name)
             old = self.manifests[name]
             folder = self.out / self.folders[name]
-            for file in ("_manifest.json", "_manifest.parquet"):
+            for file in (HEAD, TABLE):
                 (folder / file).unlink(missing_ok=True)
             self._make(stage, old.fingerprint, old.ingredients["reads"])
             if self.manifests[name].content != old.content:
@@ -264,6 +268,8 @@ class Driver:
         for stage in self.stages:
             if not isinstance(stage.operation, SetOperation) or not stage.operation.temporary:
                 continue
+            if stage.name in self._spent:
+                continue
             readers = [other for other in self.stages if stage.name in other.reads]
             folder = self.out / self.folders.get(stage.name, "")
             if readers and all(each.name in self.manifests for each in (stage, *readers)):
@@ -271,3 +277,4 @@ class Driver:
                 for result in self.manifests[stage.name].results.values():
                     for file in result.files:
                         (folder / file.name).unlink(missing_ok=True)
+                self._spent.add(stage.name)
