@@ -47,6 +47,8 @@ OTHER_NAMES = dict(
 
 LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\0", " "))  # what the model itself takes for white space
 
+END = "</s>"  # the model's own sign for the end of a line: it reads no further
+
 
 def check_language(code: str, where: str) -> None:
     """RecipeError with a suggestion unless the model has the label: a rule for a label that never comes would drop every row."""
@@ -80,7 +82,7 @@ def _load(path: str) -> Any:
 
 def predict(text: str) -> tuple[str, float]:
     """(label, score from 0 to 1) of one text; ("none", 0.0) where the model has no answer."""
-    line = text.translate(LINE_ENDS)
+    line = text.translate(LINE_ENDS).replace(END, " ")
     if not line or line.isspace():
         return NONE, 0.0
     # The binding's own predict() passes through a numpy call that numpy 2 refuses in some builds; the core's does not.

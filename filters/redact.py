@@ -38,7 +38,7 @@ VERSION_BEFORE = re.compile(
     r"(?:\bv|\bver|version|release|build|firmware|revision)\.?\s{0,2}[:=#]?\s{0,2}$|[A-Za-z]/$",
     re.IGNORECASE | re.ASCII,
 )
-SIX = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])", re.ASCII)
+SIX = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?!\w|:|\.\d)", re.ASCII)
 
 # IANA's special-purpose registries; Python's own `is_global` is not the same in 3.11 and 3.13.
 NOT_PUBLIC_4 = tuple(

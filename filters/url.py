@@ -36,14 +36,24 @@ class Lists(NamedTuple):
 
 
 def host(url: str) -> str:
-    """The host of an address in lower case, without user, port and final dot; "" if it has none."""
+    """The host of an address in lower case and ASCII, without user, port and final dot; "" if it has none."""
     rest = url.strip().lower()
     scheme = SCHEME.match(rest)
     rest = rest[scheme.end() :] if scheme else rest.removeprefix("//")
     rest = HOST_END.split(rest, maxsplit=1)[0].rpartition("@")[2]
     if rest.startswith("["):
         return rest.partition("]")[0].removeprefix("[")
-    return rest.partition(":")[0].rstrip(".")
+    return ascii_name(rest.partition(":")[0]).rstrip(".")
+
+
+def ascii_name(name: str) -> str:
+    """A host name as the domain name system spells it (`xn--...`); as it stands where that has no spelling for it."""
+    if name.isascii():
+        return name
+    try:
+        return name.encode("idna").decode()
+    except UnicodeError:
+        return name
 
 
 def on_domains(name: str, domains: frozenset[str]) -> bool:
@@ -97,19 +107,19 @@ class UrlMeasures(Measure):
         self.lists()
 
     def lists(self) -> Lists:
-        parts = sorted(NOT_WORD.sub("", entry) for entry in _entries(self.parts))
+        parts = sorted(filter(None, (NOT_WORD.sub("", entry) for entry in _entries(self.parts))))
         return Lists(
             frozenset(_domain(entry) for entry in _entries(self.domains)),
             frozenset(_entries(self.urls, lower=False)),
             frozenset(_entries(self.hard_words)),
             frozenset(_entries(self.soft_words)),
             # Longest first: of two strings that begin alike the longer one is found.
-            re.compile("|".join(sorted(parts, key=len, reverse=True))) if any(parts) else None,
+            re.compile("|".join(sorted(parts, key=len, reverse=True))) if parts else None,
         )
 
 
 def _domain(entry: str) -> str:
-    return entry.removeprefix("*.").strip(".")
+    return ascii_name(entry.removeprefix("*.").strip("."))
 
 
 def _look_up(url: str, lists: Lists) -> tuple[int, int, int, int]:
@@ -126,7 +136,9 @@ def _entries(given: tuple[str, ...], lower: bool = True) -> tuple[str, ...]:
     found = []
     for entry in given:
         lines = (
-            _read(entry).decode("utf-8", "replace").splitlines() if entry.startswith(FROM_FILE) else [entry]
+            _read(entry).decode("utf-8-sig", "replace").splitlines()
+            if entry.startswith(FROM_FILE)
+            else [entry]
         )
         found += [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     return tuple(entry.lower() for entry in found) if lower else tuple(found)
@@ -163,6 +175,14 @@ class Url(FilterRule):
             if not entry.startswith(FROM_FILE) and NOT_WORD.search(entry.lower()):
                 raise RecipeError(
                     f"url: {entry!r} is no single word of a to z and 0 to 9: such an entry never matches; use parts"
+                )
+        for entry in self.parts:
+            if not entry.startswith(FROM_FILE) and not NOT_WORD.sub("", entry.lower()):
+                raise RecipeError(f"url: {entry!r} has none of a to z and 0 to 9: such a part never matches")
+        for entry in self.domains:
+            if not entry.startswith(FROM_FILE) and "/" in entry:
+                raise RecipeError(
+                    f"url: {entry!r} is no domain: give the host alone, or list the whole address in urls"
                 )
 
     def measures(self) -> tuple[Measure, ...]:

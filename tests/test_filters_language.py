@@ -49,6 +49,13 @@ def test_line_ends_and_nul_change_nothing(end: str, language_model: Path) -> Non
     assert language.predict(text + end) == language.predict(text + " ")
 
 
+def test_the_sign_for_the_end_of_a_line_ends_no_text(language_model: Path) -> None:
+    text = SENTENCES["en"]
+    for marked in (f"</s> {text}", f"{text} </s>", text.replace(" ", " </s> ", 1)):
+        assert language.predict(marked) == language.predict(text)
+    assert language.predict("</s>") == ("none", 0.0)
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n", "\0", "\r\n \t", "\u2028"])
 def test_a_text_of_nothing_has_no_language(text: str, language_model: Path) -> None:
     assert language.predict(text) == ("none", 0.0)

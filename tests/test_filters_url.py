@@ -22,7 +22,9 @@ from corpusmill.pipeline.judge import Judge
         ("http://example.com./", "example.com"),
         ("http://[2001:db8::1]:80/", "2001:db8::1"),
         ("http://example.com\\evil", "example.com"),
-        ("http://bücher.example/", "bücher.example"),
+        ("http://bücher.example/", "xn--bcher-kva.example"),
+        ("http://BÜCHER.example/", "xn--bcher-kva.example"),
+        ("http://ü" + "a" * 99 + ".example", "ü" + "a" * 99 + ".example"),
         ("", ""),
         ("http://", ""),
         ("http://[", ""),
@@ -87,6 +89,36 @@ def test_lists_come_from_files_whose_content_enters_the_fingerprint(tmp_path: Pa
     before = operation.models()
     path.write_text("bad.com\n")
     assert list(before) == [f"@{path}"] and operation.models() != before
+
+
+def test_a_domain_matches_in_either_spelling() -> None:
+    urls = pa.table(
+        {"url": ["https://bücher.example/", "https://www.xn--bcher-kva.example/", "https://bucher.example/"]}
+    )
+    for entry in ("bücher.example", "*.xn--bcher-kva.example"):
+        assert UrlMeasures(domains=(entry,)).measure(urls)["url_listed"].to_pylist() == [1, 1, 0]
+
+
+def test_a_mark_at_the_start_of_a_file_and_parts_without_letters_list_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_bytes("\ufeffbad.com\n---\nмир\n".encode())
+    table = pa.table({"url": ["http://bad.com", "http://good.net"]})
+    found = UrlMeasures(domains=(f"@{path}",), parts=(f"@{path}",)).measure(table)
+    assert found["url_listed"].to_pylist() == found["url_parts"].to_pylist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"parts": ("abc", "мир")},
+        {"parts": ("",)},
+        {"domains": ("https://bad.com",)},
+        {"domains": ("bad.com/x",)},
+    ],
+)
+def test_entries_that_could_never_match_are_refused(fields: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(RecipeError, match=r"never matches|is no domain"):
+        Url(**fields)
 
 
 def test_a_list_that_is_not_there_and_a_word_that_never_matches_are_refused(tmp_path: Path) -> None:
