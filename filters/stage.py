@@ -81,11 +81,12 @@ def renamed(limits: dict[str, tuple[str, ...]], names: dict[str, str]) -> dict[s
 
 @dataclass(frozen=True)
 class Filter:
-    """The rules in recipe order. `extend` makes, under the stage's name, one layer a kind of measure and text, and `NAME.verdict`."""
+    """Keeps the pages that no rule drops. Every rule is judged on every page; the first that a page fails is its reason."""
 
     rules: tuple[Rule, ...] = ()
 
     def extend(self, chain: Any, name: str) -> None:
+        """Under the stage's name: one layer a kind of measure and text, and `NAME.verdict`."""
         cuts: list[tuple[str, Cut]] = []
         names: dict[str, str] = {}
         for section in sections(self.rules):

@@ -8,6 +8,7 @@ import json
 import typing
 from typing import Any
 
+from corpusmill.pipeline.engine.driver import JUDGED_FOR_ERROR
 from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.recipe import Recipe, builtin_names
 from corpusmill.pipeline.registry import RULES, STAGES, key_of
@@ -16,9 +17,17 @@ HEAD = """# Recipe keys
 
 Made by `python -m corpusmill.jobs.reference`; a test keeps it equal to the code.
 
-A recipe is one YAML file: `inputs` (a list of `{path, source}`), `seed`, `partition_bytes` and `stages`. A stage is one key of the list below with
-its fields; every field has the default shown, and a key that is not listed is an error. A kind of stage may stand twice when one of them
-has a `name`. The rules of a `filter` stage are listed in the order in which they are to be judged:
+A recipe is one YAML file. A key that is not listed here is an error, and what is not given has the default shown.
+
+| key | what it is | default |
+|---|---|---|
+| `inputs` | list of `{path, source}`; wildcards find files of any kind that is read, told by their bytes; `--input SOURCE=PATH` stands in for it | `source` is `web` |
+| `seed` | what every random choice is keyed by | SEED |
+| `partition_bytes` | what one partition holds of an input, in bytes or like `256 MB` | PARTITION_BYTES |
+| `max_drop` | share of the documents above which one cut is taken for a mistake: a run of LARGE and more stops, a smaller one warns | MAX_DROP |
+| `stages` | list of stages, each one key of the list below with its fields; of two of a kind one needs a `name` | |
+
+The rules of a `filter` stage are listed in the order in which they are to be judged:
 
 ```yaml
 stages:
@@ -26,14 +35,24 @@ stages:
   - filter: [language: {keep: [en], at_least: 0.65}, gopher_quality: {min_words: 50}]
 ```
 
+A reason is made of the rule, what it measured and the bound that was missed: `gopher_quality.words.at_least` stands at pages with fewer
+words than `min_words`. The measure is a column, so `corpusmill show OUT --reason gopher_quality.words.at_least --columns url,words`
+lists the pages and by how much each missed it. `when` limits a rule to pages with one of the values in a column of text, as in
+`when: {language: [en, de]}` or `when: {source: [web]}`.
+
 """
 
 
 def reference() -> str:
     """The whole page."""
-    parts = [HEAD, f"Built-in recipes: {', '.join(f'`{name}`' for name in builtin_names())}.\n\n"]
     default = Recipe()
-    parts.append(f"`seed` is {default.seed}, `partition_bytes` {default.partition_bytes:,} unless given.\n")
+    head = (
+        HEAD.replace("PARTITION_BYTES", f"{default.partition_bytes:,}")
+        .replace("MAX_DROP", str(default.max_drop))
+        .replace("SEED", str(default.seed))
+        .replace("LARGE", f"{JUDGED_FOR_ERROR:,}")
+    )
+    parts = [head, f"Built-in recipes: {', '.join(f'`{name}`' for name in builtin_names())}.\n"]
     for title, table in (("Stages", STAGES), ("Rules of `filter`", RULES)):
         parts.append(f"\n## {title}\n")
         for name, path in table.items():
