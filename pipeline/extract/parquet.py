@@ -30,7 +30,10 @@ class Groups:
 
 def groups(path: str, text_key: str) -> Groups:
     """The file's row groups; InputError when it is damaged or has no column for the text."""
-    file = _open(path)
+    return _groups(_open(path), path, text_key)
+
+
+def _groups(file: pq.ParquetFile, path: str, text_key: str) -> Groups:
     top = text_key if text_key in file.schema_arrow.names else text_key.partition(".")[0]
     if top not in file.schema_arrow.names:
         raise InputError(
@@ -62,7 +65,7 @@ def drafts(
 ) -> Iterator[Draft]:
     """A row for each row in [start, end), both borders of row groups."""
     file = _open(path)
-    found = groups(path, keys.text)
+    found = _groups(file, path, keys.text)
     wanted = [index for index, first in enumerate(found.starts[:-1]) if start <= first < end]
     number = start
     try:
