@@ -73,9 +73,8 @@ class Edit(Operation):
 class SetOperation(Operation):
     """Work across partitions, in units that it lays out itself from manifests."""
 
-    rate: ClassVar[float] = (
-        20e6  # bytes of Unit.weight a second and core: decides how units are grouped into tasks
-    )
+    # Bytes of Unit.weight a second and core: decides how units are grouped into tasks.
+    rate: ClassVar[float] = 20e6
     temporary: ClassVar[bool] = False  # its files go when the manifests of all its readers stand
 
     def units(self, inputs: Inputs) -> list[Unit]:
@@ -224,8 +223,7 @@ class Stage:
     operation: Operation
     reads: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
-    ledger: str | None = (
-        None  # the ledger stage that says which rows are kept so far; None: every row with text
-    )
+    # The ledger stage that says which rows are kept so far; None: every row with text.
+    ledger: str | None = None
     columns: dict[str, str] = field(default_factory=dict)  # measure -> stage that holds it, for `needs`
     suffix: str = ""  # appended to the names of the measures that it writes: "@c4"

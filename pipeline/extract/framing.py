@@ -24,9 +24,8 @@ HEADER_LIMIT = 1 << 17  # bytes of a WARC header block; the longest seen has 3 k
 PROOF = 1 << 13  # bytes in which the header block of a bare record must end to be taken for a start
 VERSION = re.compile(rb"WARC/\d+\.\d")
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
-DICTIONARY = (
-    0x184D2A5D  # the skippable frame that holds the dictionary of a WARC file (IIPC, WARC with Zstandard)
-)
+DICTIONARY = 0x184D2A5D
+"""Magic of the skippable frame that holds the dictionary of a WARC file (IIPC, WARC with Zstandard)."""
 
 
 class Damaged(Exception):

@@ -91,9 +91,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             outcome = outcome_of(Page(record, mime, block), settings, extract)
             signal.setitimer(signal.ITIMER_PROF, 0)
             text = None if outcome.text is None else outcome.text.encode()
-            spent = (
-                outcome.failed == "memory"
-            )  # what a failed allocation left behind is unknown: begin afresh
+            # What a failed allocation left behind is unknown: begin afresh.
+            spent = outcome.failed == "memory"
             answer = {"reason": outcome.reason, "failed": outcome.failed, "meta": outcome.meta, "last": spent}
             write_frame(answers, answer, *([] if text is None else [text]))
             if spent:

@@ -74,10 +74,6 @@ class Extract:
         keys = Keys(self.text_key, self.url_key, self.id_key, self.date_key)
         return ExtractDocuments(page, keys, sample, limit)
 
-    def extend(self, chain: Any, name: str) -> None:
-        """Append the documents stage; extract is always the first of a recipe."""
-        chain.set("documents", self.operation(chain.seed))
-
 
 @dataclass(frozen=True)
 class Span:
@@ -175,10 +171,8 @@ class ExtractDocuments(SetOperation):
                 whole = span.start == 0 and span.end == source.size
             if whole:
                 return self._collect(replace(span, split=False), seed, left)
-            return (
-                [],
-                Tally(),
-            )  # a part of it has nowhere to begin; ranges that do not meet are read again as one
+            # A part of it has nowhere to begin; ranges that do not meet are read again as one.
+            return [], Tally()
 
     def _collect(self, span: Span, seed: int, left: int | None) -> tuple[list[pa.Table], Tally]:
         tally = Tally()
