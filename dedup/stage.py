@@ -28,6 +28,9 @@ from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.errors import RecipeError
 
 AUTO_HASHES = 112
+MOST_HASHES = 1 << 14
+"""64 KiB a document; RefinedWeb took 9,000 hashes (Penedo et al. 2023)."""
+MOST = 1 << 62
 LEAST_RECALL = 0.5
 """Chance with which a pair at Jaccard 0.95 (or at_least, when higher) must become a candidate, or the settings are refused."""
 
@@ -78,11 +81,14 @@ class Dedup:
             "memory_bytes": 1 << 20,
         }
         for name, low in least.items():
-            if getattr(self, name) < low:
-                raise RecipeError(f"dedup.{name} must be at least {low}, not {getattr(self, name)}")
+            if not low <= getattr(self, name) <= MOST:
+                raise RecipeError(f"dedup.{name} must be from {low} to {MOST}, not {getattr(self, name)}")
         if len(set(self.priority)) != len(self.priority):
             raise RecipeError(f"dedup.priority names a column twice: {', '.join(self.priority)}")
         self._check_bands()
+        hashes = self.hashes or (AUTO_HASHES if self.bands == "auto" else self.bands * self.rows)
+        if hashes > MOST_HASHES:
+            raise RecipeError(f"dedup: a signature has at most {MOST_HASHES} hashes, not {hashes}")
 
     def _check_bands(self) -> None:
         if self.bands == "auto":
@@ -93,8 +99,9 @@ class Dedup:
             if self.hashes is not None and self.hashes < 2:
                 raise RecipeError(f"dedup.hashes must be at least 2, not {self.hashes}")
             return
-        if self.bands < 1:
-            raise RecipeError(f"dedup.bands must be at least 1 or auto, not {self.bands}")
+        low = 2 if self.engine == "datasketch" else 1  # its index refuses a single band
+        if self.bands < low:
+            raise RecipeError(f"dedup.bands must be at least {low} or auto, not {self.bands}")
         if self.hashes is not None and self.hashes < self.bands * self.rows:
             raise RecipeError(
                 f"dedup: {self.bands} bands of {self.rows} need {self.bands * self.rows} hashes, not {self.hashes}"

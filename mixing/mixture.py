@@ -46,6 +46,7 @@ KEYS = (
     "derived",
     "evidence",
 )
+COMPONENT_KEYS = ("hash", "available_tokens", "max_epochs")
 
 Exhaust = Literal["repeat", "stop"]
 
@@ -140,7 +141,7 @@ def load_mixture(text: str, where: str) -> dict[str, Any]:
 
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise RecipeError(f"{where}: not valid YAML: {error}") from None
     if not isinstance(value, dict):
         raise RecipeError(f"{where}: a mixture is a mapping with schema and phases")
@@ -149,14 +150,19 @@ def load_mixture(text: str, where: str) -> dict[str, Any]:
             raise RecipeError(f"{where}: {key}: unknown key; {suggestion(str(key), KEYS)}")
     if value.get("schema") != SCHEMA:
         raise RecipeError(f"{where}: schema is {value.get('schema')!r}; this version reads {SCHEMA}")
-    stated = value.get("id")
-    if stated is not None and stated != _id_of(
-        {key: value[key] for key in value if key not in ("schema", "id")}
-    ):
+    if value.get("id") is not None and not _fits(value):
         raise RecipeError(
             f"{where}: edited since it was written (its id does not fit); remove id and derived to use it as your own"
         )
     return value
+
+
+def _fits(value: Mapping[str, Any]) -> bool:
+    try:
+        found = _id_of({key: value[key] for key in value if key not in ("schema", "id")})
+    except (TypeError, ValueError):  # dates, names that are numbers: nothing that was ever written
+        return False
+    return bool(value["id"] == found)
 
 
 def _id_of(content: Mapping[str, Any]) -> str:
@@ -184,6 +190,11 @@ def _check_statements(value: dict[str, Any], manifests: Mapping[str, Manifest], 
             raise RecipeError(
                 f"{where}: components: no component is called {name!r}; {suggestion(str(name), manifests)}"
             )
+        for key in stated:
+            if key not in COMPONENT_KEYS:
+                raise RecipeError(
+                    f"{where}: components.{name}: {key}: unknown key; {suggestion(str(key), COMPONENT_KEYS)}"
+                )
         found = f"sha256:{manifests[name].hash}"
         if stated.get("hash", found) != found:
             raise RecipeError(

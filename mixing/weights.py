@@ -72,7 +72,7 @@ def manual(weights: Mapping[str, float], known: Mapping[str, int], where: str) -
     exact: Weights = {}
     for name, weight in weights.items():
         if name not in known:
-            raise RecipeError(f"{where}: no component is called {name!r}; {suggestion(name, known)}")
+            raise RecipeError(f"{where}: no component is called {name!r}; {suggestion(str(name), known)}")
         if (
             isinstance(weight, bool)
             or not isinstance(weight, int | float)
