@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from corpusmill.pipeline.engine.layout import consecutive
 from corpusmill.pipeline.engine.stage import Inputs, Unit
 
 HASH_RECORD_BYTES = 40
@@ -86,7 +87,8 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
     band_bytes = shared.bands * (BAND_RECORD_BYTES + extra)
     total = sum(rows.values())
     row_bytes = max(band_bytes, HASH_RECORD_BYTES + extra)
-    groups = grouped(rows, row_bytes, _limit(total * row_bytes, shared.bucket_bytes))
+    sizes = {part: count * row_bytes for part, count in rows.items()}
+    groups = consecutive(sizes, _limit(total * row_bytes, shared.bucket_bytes))
     layout = Layout(
         starts=tuple(group[0] for group in groups),
         hash_buckets=_buckets(total * (HASH_RECORD_BYTES + extra), shared.bucket_bytes),
@@ -98,20 +100,6 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
     fields = {"layout": layout.fields()}
     units = [Unit(i, sum(rows[part] for part in group), fields, group) for i, group in enumerate(groups)]
     return layout, units
-
-
-def grouped(rows: Mapping[int, int], row_bytes: int, limit: int) -> list[tuple[int, ...]]:
-    """Consecutive partitions, as many as stay within `limit` bytes; a larger partition makes a group of its own."""
-    groups: list[list[int]] = []
-    filled = 0
-    for part in sorted(rows):
-        size = rows[part] * row_bytes
-        if not groups or filled + size > limit:
-            groups.append([])
-            filled = 0
-        groups[-1].append(part)
-        filled += size
-    return [tuple(group) for group in groups]
 
 
 def bucket_units(buckets: int, weight: int, layout: Layout, **fields: Any) -> list[Unit]:

@@ -8,7 +8,7 @@ yet. Costs what the tokenizer costs: 12 CPU seconds for 39 MB of text; 0.5 GB fo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from corpusmill.pipeline.engine.layout import consecutive
 from corpusmill.pipeline.engine.shuffle import slices
 from corpusmill.pipeline.engine.stage import Area, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.shards.components import Key
@@ -65,7 +66,8 @@ class Scatter(SetOperation):
             "eos": made.extra["eos_token"],
             "ranges": range_count(sum(stored.values()), self.shard_bytes),
         }
-        groups = _groups(stored, inputs.partition_bytes // GROUP_SHARE)
+        # Slices of many small partitions would be too small to read.
+        groups = consecutive(stored, inputs.partition_bytes // GROUP_SHARE)
         return [
             Unit(index, sum(stored[part] for part in parts), fields, parts)
             for index, parts in enumerate(groups)
@@ -163,16 +165,3 @@ def _sums(
     total = np.zeros(components * ranges, dtype=np.int64)
     np.add.at(total, bucket, tokens)
     return documents.reshape(components, ranges), total.reshape(components, ranges)
-
-
-def _groups(stored: Mapping[int, int], limit: int) -> list[tuple[int, ...]]:
-    """Consecutive partitions of up to `limit` stored bytes: slices of many small partitions would be too small to read."""
-    groups: list[list[int]] = []
-    size = 0
-    for part, size_bytes in stored.items():
-        if not groups or size + size_bytes > limit:
-            groups.append([])
-            size = 0
-        groups[-1].append(part)
-        size += size_bytes
-    return [tuple(group) for group in groups]

@@ -69,6 +69,19 @@ def folder_of(stage: Stage, print_of: str) -> str:
     return f"shards/{print_of}" if area == "shards" else f"{area}/{stage.name}/{print_of}"
 
 
+def consecutive(sizes: Mapping[int, int], limit: int) -> list[tuple[int, ...]]:
+    """Numbers in order, as many to a group as stay within `limit` by their sizes; a larger one makes a group of its own."""
+    groups: list[list[int]] = []
+    filled = 0
+    for number in sorted(sizes):
+        if not groups or filled + sizes[number] > limit:
+            groups.append([])
+            filled = 0
+        groups[-1].append(number)
+        filled += sizes[number]
+    return [tuple(group) for group in groups]
+
+
 def group_units(units: Sequence[Unit], rate: float, workers: int) -> list[list[Unit]]:
     """Consecutive units in tasks of up to TASK_SECONDS, smaller while that would leave workers idle.
 
