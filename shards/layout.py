@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
 
 FORMAT = "corpusmill/shards/v1"
@@ -63,11 +64,6 @@ DOCS = pa.schema(
     ]
 )
 """Columns that every docs sidecar has, in this order; `language` and measures may follow."""
-
-
-def token_dtype(vocab_size: int) -> str:
-    """`uint16` while every id fits (vocabularies up to 65,536), else `uint32`."""
-    return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
 def schema(sequence_length: int, dtype: str) -> pa.Schema:
@@ -196,7 +192,7 @@ def read_blocks(folder: Path, manifest: Manifest) -> pa.Table:
             data = source.read_buffer()
     except (OSError, pa.ArrowInvalid) as error:
         raise ShardError(f"{path} is missing or empty; restore it or shard again") from error
-    if xxhash.xxh3_128_hexdigest(memoryview(data)) != manifest.blocks_xxh3:
+    if hash_bytes(memoryview(data)) != manifest.blocks_xxh3:
         raise ShardError(f"{path} is damaged: its hash is not the manifest's; restore it or shard again")
     return pa.ipc.open_file(pa.BufferReader(data)).read_all()
 

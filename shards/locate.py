@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xxhash
 
+from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards.reader import ComponentReader, Shards
 
@@ -97,7 +97,7 @@ class _Sidecar:
             raise ShardError(
                 f"{self.path} cannot be read ({error.strerror}); restore it or shard again"
             ) from error
-        if xxhash.xxh3_128_hexdigest(data) != entry.docs_xxh3:
+        if hash_bytes(data) != entry.docs_xxh3:
             raise ShardError(
                 f"{self.path} is damaged: its hash is not the manifest's; restore it or shard again"
             )

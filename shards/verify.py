@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from corpusmill.pipeline.engine.store import hash_file
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.layout import (
     BLOCKS_FILE,
@@ -31,8 +32,6 @@ from corpusmill.shards.layout import (
     schema,
 )
 from corpusmill.shards.plan import Component, find_plan, read_plan
-
-_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -116,20 +115,12 @@ def _files(folder: Path, shard: ShardFile, number: int, blocks: pa.Table | None)
             yield name, "is missing"
         elif path.stat().st_size != size:
             yield name, f"has {path.stat().st_size} bytes, the manifest says {size}"
-        elif _hash(path) != digest:
+        elif hash_file(path) != digest:
             damaged = (
                 _damaged_blocks(path, number, blocks) if name == shard.file and blocks is not None else []
             )
             where = f" (block {', '.join(map(str, damaged))})" if damaged else ""
             yield name, f"is damaged: its hash is not the manifest's{where}"
-
-
-def _hash(path: Path) -> str:
-    digest = xxhash.xxh3_128()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return str(digest.hexdigest())
 
 
 def _damaged_blocks(path: Path, number: int, blocks: pa.Table) -> list[int]:

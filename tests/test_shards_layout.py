@@ -1,8 +1,6 @@
-"""The format of shards: block tables, manifests, and what reading them imports."""
+"""The format of shards: block tables and manifests."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +16,6 @@ from corpusmill.shards.layout import (
     decode_manifest,
     read_blocks,
     rows_per_block,
-    token_dtype,
 )
 
 
@@ -83,26 +80,6 @@ def test_what_is_no_manifest_is_refused_with_its_name(data: bytes) -> None:
         decode_manifest(data, "here/manifest.json")
 
 
-def test_ids_take_two_bytes_while_they_fit() -> None:
-    assert [token_dtype(size) for size in (256, 65_536, 65_537)] == ["uint16", "uint16", "uint32"]
-
-
 def test_blocks_hold_at_least_one_row() -> None:
     assert rows_per_block(2048, "uint16", 16 << 20) == 4094
     assert rows_per_block(1 << 20, "uint32", 1 << 20) == 1
-
-
-def test_reading_shards_imports_nothing_beyond_numpy_pyarrow_zstandard_and_xxhash() -> None:
-    code = """
-import sys
-before = set(sys.modules)
-from corpusmill.shards import Cursor, locate, stream, verify
-names = {name.split(".")[0] for name in set(sys.modules) - before}
-print(" ".join(sorted(names - set(sys.stdlib_module_names))))
-"""
-    out = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
-    ).stdout
-    # Cython's runtime comes inside the wheels that are compiled with it.
-    others = {name for name in out.split() if not name.startswith(("cython_", "_cython_", "_cyutility"))}
-    assert others <= {"corpusmill", "numpy", "pyarrow", "xxhash", "zstandard"}
