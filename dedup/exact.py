@@ -22,7 +22,8 @@ from corpusmill.dedup.layout import (
     lay_out,
     stored_bytes,
 )
-from corpusmill.dedup.records import U32, begins_run, considered, halves, joined
+from corpusmill.dedup.records import U32, begins_run, considered
+from corpusmill.pipeline.binary import halves, joined
 from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 

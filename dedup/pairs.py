@@ -34,12 +34,12 @@ from corpusmill.dedup.records import (
     Rows,
     begins_run,
     considered,
-    fixed,
     order_names,
     order_schema,
     ranges,
 )
 from corpusmill.dedup.signatures import SIGNATURE
+from corpusmill.pipeline.binary import fixed
 from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 

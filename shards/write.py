@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from corpusmill.pipeline.binary import halves
 from corpusmill.pipeline.engine.stage import Area, FileRecord, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
@@ -256,9 +257,6 @@ def _components_of(file_schema: pa.Schema, keys: set[Key]) -> list[int]:
 def _sorted_records(batches: list[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], pa.Table]:
     """Order by (key, id), and all records as they lie: tokens stay where they are mapped."""
     records = pa.Table.from_batches(batches)
-    ids = records["id"].combine_chunks()
-    words = np.frombuffer(ids.buffers()[1], dtype=">u8")[
-        ids.offset * 2 : (ids.offset + len(ids)) * 2
-    ].reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0], records["key"].to_numpy()))
+    high, low = halves(records["id"])
+    order = np.lexsort((low, high, records["key"].to_numpy()))
     return order.astype(np.int64), records
