@@ -69,7 +69,7 @@ def write_component(
         _write_docs(folder / side, sample.name, docs, rows, first_document, first_row)
         blocks.append(block_table(folder / part, number, first_row))
         shards.append(
-            ShardFile(part, len(rows), len(docs), *_stored(folder / part), side, *_stored(folder / side))
+            ShardFile(part, len(rows), len(docs), *stored(folder / part), side, *stored(folder / side))
         )
         first_row += len(rows)
         first_document += len(docs)
@@ -182,6 +182,6 @@ def _write_docs(
     pq.write_table(pa.Table.from_pylist(records, schema=DOCS), path, row_group_size=7)
 
 
-def _stored(path: Path) -> tuple[int, str]:
+def stored(path: Path) -> tuple[int, str]:
     data = path.read_bytes()
     return len(data), xxhash.xxh3_128_hexdigest(data)

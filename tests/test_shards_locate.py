@@ -1,17 +1,20 @@
 """From a sample back to its documents, and everything that verification finds."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shard_samples import EOS, Sample, documents, small_shards, write_shards
+from shard_samples import EOS, VOCAB, Sample, documents, small_shards, stored, write_component, write_shards
 
 from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards import locate, stream, verify
-from corpusmill.shards.plan import PPB
+from corpusmill.shards.layout import MANIFEST
+from corpusmill.shards.plan import PPB, Phase, compile_plan
 
 TEXTS = {
     "books": documents(1, 30) + documents(2, 20),
@@ -149,26 +152,22 @@ def test_all_broken_files_are_listed_at_once(tmp_path: Path) -> None:
 
 def test_a_sidecar_that_tells_another_story_is_found(tmp_path: Path) -> None:
     """Hashes that fit, contents that do not: what a fault of the writer would look like."""
-    from shard_samples import VOCAB, _stored, write_component
 
-    from corpusmill.shards.layout import MANIFEST
-    from corpusmill.shards.plan import Phase, compile_plan
-
-    def found(change) -> list[str]:  # type: ignore[no-untyped-def]
+    def found(change: Callable[[Path], None], vocab: int = VOCAB) -> list[str]:
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         folder, manifest = write_component(root, Sample("a", [documents(1, 9)]))
         change(root / folder)
         (shard,) = manifest.shards
-        size, digest = _stored(root / folder / shard.docs_file)
+        size, digest = stored(root / folder / shard.docs_file)
         shard = replace(shard, docs_bytes=size, docs_xxh3=digest)
-        manifest = replace(manifest, shards=(shard,), vocab_size=change.__dict__.get("vocab", VOCAB))
+        manifest = replace(manifest, shards=(shard,), vocab_size=vocab)
         (root / folder / MANIFEST).write_bytes(manifest.encode())
         (root / "plan.json").write_bytes(
             compile_plan([(folder, manifest)], [Phase(0, {"a": PPB})], seed=1).encode()
         )
         return findings(root)
 
-    def rewrite(name, values):  # type: ignore[no-untyped-def]
+    def rewrite(name: str, values: Callable[[list[Any]], list[Any]]) -> Callable[[Path], None]:
         def change(folder: Path) -> None:
             path = folder / "docs-00000.parquet"
             table = pq.read_table(path)
@@ -185,8 +184,7 @@ def test_a_sidecar_that_tells_another_story_is_found(tmp_path: Path) -> None:
     assert "not numbered" in found(rewrite("doc", lambda v: [n + 1 for n in v]))[0]
     assert "pieces are not those" in found(rewrite("tokens", lambda v: [v[0] + 1, v[1] - 1, *v[2:]]))[0]
     assert "do not begin" in found(rewrite("first_row", lambda v: [*v[:-1], v[-1] + 1]))[0]
-    untouched.__dict__["vocab"] = 100
-    assert "the vocabulary ends at 99" in found(untouched)[0]
+    assert "the vocabulary ends at 99" in found(untouched, vocab=100)[0]
 
 
 def test_a_plan_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
