@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from runs import COLLECTIONS
 
 from corpusmill.pipeline.engine.stage import InputFile, Result
 from corpusmill.pipeline.extract.operation import Extract
 from corpusmill.pipeline.registry import build
 
-SAMPLES = Path(__file__).parents[1] / ".." / "shared" / "data" / "warc"
+SAMPLES = COLLECTIONS / "warc"
 
 needs_samples = pytest.mark.skipif(
     not SAMPLES.is_dir(), reason="the collection of WARC files is not beside the checkout"

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+COLLECTIONS = Path(__file__).resolve().parents[2] / "shared" / "data"
+"""Real files beside the checkout; tests that need them are skipped where they are not."""
+
 RECIPE = """
 seed: 17
 partition_bytes: 120 KB

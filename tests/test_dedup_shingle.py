@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import datasketch
 import numpy as np
 import pyarrow as pa
@@ -12,6 +10,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runs import COLLECTIONS
 
 from corpusmill.dedup import shingle
 from corpusmill.dedup.signatures import CONTENT, SHINGLES, SIGNATURE, WORDS, Signatures
@@ -55,7 +54,7 @@ def test_signatures_equal_datasketch_with_the_published_hash() -> None:
 
 
 def test_signatures_equal_datasketch_on_sentences_of_twelve_languages() -> None:
-    folder = Path(__file__).parent.parent.parent / "shared" / "data" / "text" / "pud"
+    folder = COLLECTIONS / "text" / "pud"
     if not folder.is_dir():
         pytest.skip(f"no parallel sentences in {folder}")
     files = sorted(folder.glob("*.txt"))

@@ -7,13 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from runs import COLLECTIONS
 
 from corpusmill.filters import language
 from corpusmill.filters.language import LABELS, OTHER_NAMES, Language, LanguageMeasure, check_language
 from corpusmill.pipeline.errors import ModelError, RecipeError
 from corpusmill.pipeline.judge import Judge
 
-PUD = Path(__file__).parents[1] / ".." / "shared" / "data" / "text" / "pud"
+PUD = COLLECTIONS / "text" / "pud"
 
 SENTENCES = {
     "en": "The children walked to the river and threw small stones into the water until it was dark.",
