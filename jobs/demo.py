@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shlex
+import shutil
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,6 +43,7 @@ BATCHES = 40
 RANKS = (1, 2, 4, 3)
 """Numbers of ranks that the stopped and resumed reading goes through."""
 EXAMPLES = 8
+NAME = "corpusmill"
 
 
 def demo(out: Path, workers: int | None = None, pages: int = 1400) -> int:
@@ -60,7 +64,7 @@ def demo(out: Path, workers: int | None = None, pages: int = 1400) -> int:
     _title(console, "3  What became of each kind of page")
     _show_outcomes(console, run, read_truth(crawl.folder))
     _title(console, "4  Every dropped page says why")
-    _show_reasons(console, run)
+    example = _show_reasons(console, run)
     _title(console, "5  Shards, a component a source, and the weights between them")
     _show_mixture(console, run.out)
     _title(console, "6  A trainer reads, stops, and resumes on other numbers of ranks")
@@ -68,7 +72,7 @@ def demo(out: Path, workers: int | None = None, pages: int = 1400) -> int:
     _title(console, "7  The page behind a token")
     _show_origin(console, run.out, crawl.folder)
     _title(console, "Next")
-    _show_next(console, run.out)
+    _show_next(console, run.out, example)
     return 0
 
 
@@ -132,8 +136,8 @@ def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None
     _lines(console, *damage_lines(run))
 
 
-def _show_reasons(console: Console, run: Run) -> None:
-    """One page of each of the commonest reasons."""
+def _show_reasons(console: Console, run: Run) -> str:
+    """One page of each of the commonest reasons; returns the address of one that a filter dropped."""
     table = run.table(["url", "stage", "reason"], kept=False).to_pylist()
     dropped = sorted((row for row in table if row["reason"]), key=lambda row: str(row["url"]))
     first = {row["reason"]: row for row in reversed(dropped)}
@@ -143,6 +147,11 @@ def _show_reasons(console: Console, run: Run) -> None:
         ["pages", "reason", "for example"],
         [[n, reason, _short(first[reason]["url"])] for reason, n in counts.most_common(EXAMPLES)],
     )
+    console.print(
+        "A filter's reason is the rule, what it measured and the bound that the page missed first; all measures are kept."
+    )
+    by_filter = [reason for reason, _ in counts.most_common() if first[reason]["stage"] == "filter"]
+    return str(first[by_filter[0]]["url"])
 
 
 def _show_mixture(console: Console, out: Path) -> None:
@@ -258,14 +267,24 @@ def _decode(tokenizer: Path, ids: npt.NDArray[Any]) -> str:
     return str(Tokenizer.from_file(str(tokenizer)).decode(ids.tolist()))
 
 
-def _show_next(console: Console, out: Path) -> None:
-    _lines(
-        console,
-        f"corpusmill show {out}                          the whole ledger",
-        f"corpusmill show {out} --document URL           all that is known of a page",
-        f"corpusmill verify {out}                        every hash",
-        'corpusmill run fineweb --input "my-crawl/*.warc.gz" --out my-run      your own crawl',
-    )
+def _show_next(console: Console, out: Path, url: str) -> None:
+    """Commands to copy, with what each is for above it."""
+    run, page = shlex.quote(str(out)), shlex.quote(url)
+    steps = {
+        "the whole ledger": f"show {run}",
+        "all that is known of one page: its text, its measures, why it was dropped": f"show {run} --document {page}",
+        "the hash of every file": f"verify {run}",
+        "your own crawl, WARC or WET": "run fineweb --input 'my-crawl/*.warc.gz' --out my-run",
+        "a recipe of your own: change a threshold in it, run it with --update": "recipe fineweb > mine.yaml",
+    }
+    for about, command in steps.items():
+        _lines(console, f"# {about}", f"{_called()} {command}")
+
+
+def _called() -> str:
+    """How this program can be called again from the same shell: by its path when it is not on PATH."""
+    called = Path(sys.argv[0])
+    return shlex.quote(str(called)) if called.name == NAME and shutil.which(NAME) is None else NAME
 
 
 def _lines(console: Console, *lines: str) -> None:
