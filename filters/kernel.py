@@ -245,12 +245,6 @@ def kernel() -> Any:
 def stop_table(
     entries: list[tuple[int, int]],
 ) -> tuple[npt.NDArray[np.uint64], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """(hash, bits of lists) pairs as the table that `stop_words` reads; its size is that of words.exceptions()."""
-    keys = np.zeros(words.SLOTS, dtype=np.uint64)
-    found = np.zeros(words.SLOTS, dtype=np.int64)
-    for entry, (hashed, _) in enumerate(entries):
-        slot = hashed % words.SLOTS
-        while keys[slot]:
-            slot = (slot + 1) % words.SLOTS
-        keys[slot], found[slot] = hashed, entry
+    """(hash, bits of lists) pairs as what `stop_words` reads: keys, and the entry of each slot with the bits of each entry."""
+    keys, found = words.hash_table((hashed, entry) for entry, (hashed, _) in enumerate(entries))
     return keys, (found, np.array([lists for _, lists in entries], dtype=np.int64))

@@ -15,6 +15,7 @@ letters without case count as small ones. SPLITTER names the rules: thresholds a
 # ruff: noqa: RUF001
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -49,7 +50,7 @@ gb GB tb TB T G M K % км км² км³ м м² м³ дм дм² дм³ см с
 """
 LONGEST: Final = 12  # code points of the longest exception or unit that is looked up
 
-SLOTS: Final = 1 << 13  # of the table of exceptions: under a quarter full
+SLOTS: Final = 1 << 13  # of a table of spellings; that of the exceptions is under a quarter full
 
 
 def _flagged(table: npt.NDArray[np.uint32], characters: str, flag: int) -> None:
@@ -88,25 +89,29 @@ def spelling_hash(word: str) -> int:
     return value or 1
 
 
+def hash_table(entries: Iterable[tuple[int, int]]) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """(hash, value) pairs as what spelling.look_up reads: open addressing, slot = hash mod SLOTS; the hash 0 is a free slot."""
+    keys = np.zeros(SLOTS, dtype=np.uint64)
+    values = np.zeros(SLOTS, dtype=np.int64)
+    for hashed, value in entries:
+        slot = hashed % SLOTS
+        while keys[slot]:
+            slot = (slot + 1) % SLOTS
+        keys[slot], values[slot] = hashed, value
+    return keys, values
+
+
 @lru_cache(maxsize=1)
 def exceptions() -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """An open-addressing table, slot = hash mod SLOTS: hashes of spellings, and the lengths of their words, 4 bits each, first lowest.
+    """A table of hashes of spellings, and the lengths of their words, 4 bits each, first lowest.
 
     Units, which only count after a digit, are hashed with a leading "0" and have the value 0.
     """
-    keys = np.zeros(SLOTS, dtype=np.uint64)
-    cuts = np.zeros(SLOTS, dtype=np.int64)
     entries = {
         word: sum(length << 4 * i for i, length in enumerate(lengths)) for word, lengths in EXCEPTIONS.items()
     }
     entries |= {f"0{unit}": 0 for unit in UNITS.split()}
-    for word, value in entries.items():
-        hashed = spelling_hash(word)
-        slot = hashed % SLOTS
-        while keys[slot]:
-            slot = (slot + 1) % SLOTS
-        keys[slot], cuts[slot] = hashed, value
-    return keys, cuts
+    return hash_table((spelling_hash(word), value) for word, value in entries.items())
 
 
 def words(text: str) -> list[str]:
