@@ -71,13 +71,14 @@ def documents(count: int, words: int, seed: int) -> list[str]:
 def signatures(texts: list[str], rounds: int) -> tuple[dict[str, float | None], dict[str, int]]:
     """CPU time of text -> signature, ours and the peers' in turns."""
     column = pa.array(texts, pa.large_string())
+    few = texts[: max(4, len(texts) // 20)]  # what datatrove gets; its time is scaled to all
     ways: dict[str, Callable[[], Any] | None] = {
         "ours": lambda: shingle.sign(column, NGRAM, HASHES),
         "datasketch": _datasketch(texts, None),
         "datasketch_xxh32": _datasketch(texts, xxhash.xxh32_intdigest),
         "rensa": _rensa(texts),
         "daft": _daft(texts),
-        "datatrove": _datatrove(texts[: max(4, len(texts) // 20)], len(texts)),
+        "datatrove": _datatrove(few),
     }
     seconds: dict[str, list[float]] = {name: [] for name, way in ways.items() if way}
     for _ in range(rounds):
@@ -85,17 +86,16 @@ def signatures(texts: list[str], rounds: int) -> tuple[dict[str, float | None], 
             if way:
                 seconds[name].append(_cpu(way))
     median = {name: statistics.median(values) for name, values in seconds.items()}
-    median["datatrove"] = (
-        median["datatrove"] * len(texts) / max(4, len(texts) // 20) if "datatrove" in median else 0.0
-    )
+    if "datatrove" in median:
+        median["datatrove"] *= len(texts) / len(few)
     ratios = {
         f"signatures_vs_{name}": _ratio(median.get(name), median["ours"]) for name in ways if name != "ours"
     }
-    return ratios, {name: round(len(texts) / value) for name, value in median.items() if value}
+    return ratios, {name: round(len(texts) / value) for name, value in median.items()}
 
 
 def _ratio(peer: float | None, ours: float) -> float | None:
-    return round(peer / ours, 1) if peer else None
+    return None if peer is None else round(peer / ours, 1)
 
 
 def _cpu(work: Callable[[], Any]) -> float:
@@ -152,7 +152,7 @@ def _daft(texts: list[str]) -> Callable[[], Any] | None:
     return lambda: frame.select(column).collect()
 
 
-def _datatrove(texts: list[str], _: int) -> Callable[[], Any] | None:
+def _datatrove(texts: list[str]) -> Callable[[], Any] | None:
     minhash = _installed("datatrove.pipeline.dedup.minhash")
     if minhash is None:
         return None
