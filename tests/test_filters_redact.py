@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from corpusmill.filters.redact import EMAILS, IPV4, IPV6, Redact, Redaction
 from corpusmill.pipeline.chain import Chain
+from corpusmill.pipeline.engine.stage import SetOperation
 
 EVERYTHING = Redaction(ipv6=True)
 
@@ -150,9 +151,12 @@ def test_hostile_texts_of_half_a_million_characters_take_linear_time(unit: str) 
     assert len(EVERYTHING.redacted(text)) > 100_000
 
 
-def test_the_stage_edits_kept_rows_with_the_seed_of_the_recipe() -> None:
+def test_the_stage_edits_kept_rows_with_the_seed_of_the_recipe_and_closes_in_the_ledger() -> None:
     chain = Chain(seed=5)
-    seen: list[tuple[str, Redaction, bool]] = []
-    chain.edit = lambda name, operation, kept=False: seen.append((name, operation, kept))  # type: ignore[method-assign]
+    chain.set("documents", SetOperation())
+    chain.verdict(stage="extract")
     Redact(ips="keep").extend(chain, "redact")
-    assert seen == [("redact", Redaction(emails=True, ips=False, ipv6=False, seed=5), True)]
+    edit, ledger = chain.stages[-2:]
+    assert (edit.name, edit.ledger) == ("redact", "ledger.extract")
+    assert edit.operation == Redaction(emails=True, ips=False, ipv6=False, seed=5)
+    assert (ledger.name, ledger.reads) == ("ledger.redact", ("documents", "ledger.extract", "redact"))
