@@ -20,14 +20,15 @@ from corpusmill.pipeline.engine.stage import Edit
 
 Choice = Literal["placeholder", "keep"]
 
-EMAILS = ("email@example.com", "firstname.lastname@example.org", "name@example.net", "contact@example.com")
+# No point before the `@`: behind another `@` it would read as a host, and a second redaction would find an address there.
+EMAILS = ("email@example.com", "firstname@example.org", "name@example.net", "contact@example.com")
 IPV4 = ("192.0.2.17", "192.0.2.142", "198.51.100.23", "198.51.100.201", "203.0.113.64", "203.0.113.119")
 IPV6 = ("2001:db8::17", "2001:db8::142", "2001:db8:51::23", "2001:db8:113::64")
 
 # From the `@` on: two or more labels of a host name, or an address in brackets; two numbers in front are a version (tool@1.2.3).
 LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 DOMAIN = re.compile(
-    rf"@(?:(?!\d+\.\d)(?:{LABEL}\.){{1,126}}{LABEL}(?![A-Za-z0-9])|\[\d{{1,3}}(?:\.\d{{1,3}}){{3}}\])"
+    rf"@(?:(?!\d+\.\d)(?:{LABEL}\.){{1,126}}{LABEL}(?![A-Za-z0-9])|\[\d{{1,3}}(?:\.\d{{1,3}}){{3}}\](?![-\w]|\.\w))"
 )
 LOCAL = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+/=?^_`{|}~-.")
 
@@ -38,7 +39,8 @@ VERSION_BEFORE = re.compile(
     r"(?:\bv|\bver|version|release|build|firmware|revision)\.?\s{0,2}[:=#]?\s{0,2}$|[A-Za-z]/$",
     re.IGNORECASE | re.ASCII,
 )
-SIX = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?!\w|:|\.\d)", re.ASCII)
+# Not with a colon at its end: 2606:4700:: is a network and no host.
+SIX = re.compile(r"(?<![\w:.])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?<!:)(?!\w|:|\.\d)", re.ASCII)
 
 # IANA's special-purpose registries; Python's own `is_global` is not the same in 3.11 and 3.13.
 NOT_PUBLIC_4 = tuple(
@@ -111,7 +113,10 @@ class Redaction(Edit):
             start = local_start(text, copied, domain.start())
             if start == domain.start():
                 continue
-            done += [text[copied:start], self.pick(text[start : domain.end()], EMAILS)]
+            before = text[copied:start]
+            if done and LOCAL.issuperset(before):
+                before = " "  # two placeholders with less between them could read as one address
+            done += [before, self.pick(text[start : domain.end()], EMAILS)]
             copied = domain.end()
         return "".join([*done, text[copied:]]) if done else text
 

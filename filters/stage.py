@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from corpusmill.filters.c4 import C4Measures
 from corpusmill.filters.language import LanguageMeasure
 from corpusmill.filters.measures import TextMeasures
 from corpusmill.filters.url import UrlMeasures
+from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.stage import Edit, Measure
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import RULES
@@ -79,6 +82,29 @@ def renamed(limits: dict[str, tuple[str, ...]], names: dict[str, str]) -> dict[s
     return {names.get(column, column): values for column, values in limits.items()}
 
 
+def check_when(chain: Any, where: str, when: dict[str, tuple[str, ...]], names: dict[str, str]) -> None:
+    """RecipeError unless `when` lists values of columns of text; a column that nothing makes is for the chain to name."""
+    for column, values in when.items():
+        if not values:
+            raise RecipeError(
+                f"{where}: when.{column} lists no value, so the rule is for no row: take one of them out"
+            )
+        kind = _type_of(chain, names.get(column, column))
+        if kind not in (None, pa.string(), pa.large_string()):
+            raise RecipeError(
+                f"{where}: when.{column}: {column} holds {kind}; `when` takes columns of text, like source or language"
+            )
+
+
+def _type_of(chain: Any, column: str) -> pa.DataType | None:
+    if column in DOCUMENTS.names:
+        return DOCUMENTS.field(column).type
+    for stage in chain.stages:
+        if stage.name == chain.columns.get(column):
+            return stage.operation.schema().field(column.removesuffix(stage.suffix)).type
+    return None
+
+
 @dataclass(frozen=True)
 class Filter:
     """Keeps the pages that no rule drops. Every rule is judged on every page; the first that a page fails is its reason."""
@@ -94,6 +120,7 @@ class Filter:
             for operation in shared(each for rule in section for each in rule.measures()):
                 names |= _measured(chain, name, operation, suffix if "text" in operation.needs else "")
             for rule in section:
+                check_when(chain, f"{name}.{rule_name(rule)}", getattr(rule, "when", {}), names)
                 cuts += [(rule_name(rule), placed(cut, rule, names)) for cut in rule.cuts()]
             edit = section[-1].edit()
             if edit is not None:

@@ -6,7 +6,7 @@ import ipaddress
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corpusmill.filters.redact import EMAILS, IPV4, IPV6, Redact, Redaction
@@ -109,6 +109,7 @@ PIECES = st.sampled_from(
         ":",
         "2a00::1",
         "::",
+        "_",
         " ",
         "é",
         "-",
@@ -121,6 +122,9 @@ PIECES = st.sampled_from(
 
 
 @settings(deadline=None)
+@example("2606:4700::@b.co")
+@example("x.y@z.org_x.y@z.org")
+@example("a@b.coma@b.com@a@b.com")
 @given(st.lists(PIECES, max_size=15).map("".join))
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = EVERYTHING.redacted(text)

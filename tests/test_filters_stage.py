@@ -167,6 +167,24 @@ def test_a_filter_that_can_drop_nothing_is_refused() -> None:
         stages([{"language": {"at_least": None}}])
 
 
+@pytest.mark.parametrize(
+    ("when", "message"),
+    [
+        ({"words": ["5"]}, "when.words: words holds int64"),
+        ({"language_score": ["5"]}, "when.language_score: language_score holds double"),
+        ({"date": ["2026-03-01"]}, "when.date: date holds timestamp"),
+        ({"source": []}, "when.source lists no value"),
+        ({"langauge": ["en"]}, "needs the measure 'langauge'"),
+    ],
+)
+@pytest.mark.parametrize("rule", ["fineweb_quality", "c4"])
+def test_when_takes_columns_of_text_and_at_least_a_value(
+    rule: str, when: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        stages([{"language": {}}, "gopher_quality", {rule: {"when": when}}])
+
+
 def test_every_registered_rule_is_a_dataclass_that_names_itself() -> None:
     for name, path in RULES.items():
         rule = load_class(path)()

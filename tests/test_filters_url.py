@@ -101,7 +101,7 @@ def test_a_domain_matches_in_either_spelling() -> None:
 
 def test_a_mark_at_the_start_of_a_file_and_parts_without_letters_list_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "list.txt"
-    path.write_bytes("\ufeffbad.com\n---\nмир\n".encode())
+    path.write_bytes("\ufeffbad.com\n---\n日本\n".encode())
     table = pa.table({"url": ["http://bad.com", "http://good.net"]})
     found = UrlMeasures(domains=(f"@{path}",), parts=(f"@{path}",)).measure(table)
     assert found["url_listed"].to_pylist() == found["url_parts"].to_pylist() == [1, 0]
@@ -110,7 +110,7 @@ def test_a_mark_at_the_start_of_a_file_and_parts_without_letters_list_nothing_el
 @pytest.mark.parametrize(
     "fields",
     [
-        {"parts": ("abc", "мир")},
+        {"parts": ("abc", "日本")},
         {"parts": ("",)},
         {"domains": ("https://bad.com",)},
         {"domains": ("bad.com/x",)},
