@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corpusmill.dedup.layout import U64
-from corpusmill.dedup.records import U32
+from corpusmill.pipeline.binary import U32, U64
 from corpusmill.pipeline.errors import RecipeError
 
 CURVE = (0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)

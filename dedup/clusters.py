@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from corpusmill.dedup.exact import COPIES, among
 from corpusmill.dedup.layout import (
-    U64,
     Layout,
     Shared,
     bucket_units,
@@ -25,6 +24,7 @@ from corpusmill.dedup.layout import (
     stored_bytes,
 )
 from corpusmill.dedup.verify import EDGES, NODES
+from corpusmill.pipeline.binary import U64
 from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from corpusmill.dedup.layout import (
-    U64,
     Layout,
     Shared,
     bucket_units,
@@ -22,8 +21,8 @@ from corpusmill.dedup.layout import (
     lay_out,
     stored_bytes,
 )
-from corpusmill.dedup.records import U32, begins_run, considered
-from corpusmill.pipeline.binary import halves, joined
+from corpusmill.dedup.records import begins_run, considered
+from corpusmill.pipeline.binary import U32, U64, halves, joined
 from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from corpusmill.pipeline.binary import U64
 from corpusmill.pipeline.engine.layout import consecutive
 from corpusmill.pipeline.engine.stage import Inputs, Unit
 
@@ -23,8 +24,6 @@ SHINGLE_BYTES_PER_STORED_BYTE = 4  # text inflates about threefold from zstd and
 MOST_PAIR_BUCKETS = 4096
 MANY_UNITS = 64
 LEAST_UNIT_BYTES = 4 << 20
-
-U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import pyarrow as pa
 from corpusmill.dedup.bands import band_keys
 from corpusmill.dedup.exact import among, copies_in
 from corpusmill.dedup.layout import (
-    U64,
     Layout,
     Shared,
     bucket_units,
@@ -30,7 +29,6 @@ from corpusmill.dedup.layout import (
     stored_bytes,
 )
 from corpusmill.dedup.records import (
-    U32,
     Rows,
     begins_run,
     considered,
@@ -39,7 +37,7 @@ from corpusmill.dedup.records import (
     ranges,
 )
 from corpusmill.dedup.signatures import SIGNATURE
-from corpusmill.pipeline.binary import fixed
+from corpusmill.pipeline.binary import U32, U64, fixed
 from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 

@@ -15,14 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from corpusmill.dedup.layout import U64, Shared
+from corpusmill.dedup.layout import Shared
 from corpusmill.dedup.signatures import CONTENT, WORDS
-from corpusmill.pipeline.binary import halves
+from corpusmill.pipeline.binary import U32, U64, halves
 from corpusmill.pipeline.documents import number
 from corpusmill.pipeline.engine.stage import TaskIO
 from corpusmill.pipeline.errors import RecipeError
 
-U32 = npt.NDArray[np.uint32]
 WORST = np.uint64(0xFFFFFFFFFFFFFFFF)
 SIGN = np.uint64(1 << 63)
 

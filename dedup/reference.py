@@ -13,7 +13,8 @@ import numpy as np
 from corpusmill.dedup.exact import copies_in
 from corpusmill.dedup.layout import Layout, Shared, lay_out
 from corpusmill.dedup.pairs import candidates_of, pairs_in_runs, write_pairs
-from corpusmill.dedup.records import U32, Rows, order_names
+from corpusmill.dedup.records import Rows, order_names
+from corpusmill.pipeline.binary import U32
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError
 

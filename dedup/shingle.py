@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
+from corpusmill.pipeline.binary import U32
 from corpusmill.pipeline.text import chars
 
 VERSION = 1
@@ -38,7 +39,6 @@ _MASK = (1 << 64) - 1
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)

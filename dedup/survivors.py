@@ -15,8 +15,7 @@ import numpy.typing as npt
 from numba import njit
 from numba.types import Array, float32, int64, uint32, uint64, void
 
-U64 = npt.NDArray[np.uint64]
-U32 = npt.NDArray[np.uint32]
+from corpusmill.pipeline.binary import U32, U64
 
 _U32 = uint32[::1]
 _U32_IN = Array(uint32, 1, "C", readonly=True)

@@ -19,7 +19,6 @@ import pyarrow as pa
 from corpusmill.dedup import shingle
 from corpusmill.dedup.exact import among, copies_in
 from corpusmill.dedup.layout import (
-    U64,
     Layout,
     Shared,
     bucket_units,
@@ -30,6 +29,7 @@ from corpusmill.dedup.layout import (
 )
 from corpusmill.dedup.pairs import PAIRS, WANTED, wanted_of
 from corpusmill.dedup.records import begins_run, considered, ranges
+from corpusmill.pipeline.binary import U64
 from corpusmill.pipeline.engine.shuffle import gather, gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
 
