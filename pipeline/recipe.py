@@ -150,10 +150,12 @@ def parse_recipe(value: Any, where: str = "recipe") -> Recipe:
     _check_order(specs, where)
     return Recipe(
         inputs=tuple(build(Input, item, f"{where}: inputs.{i}") for i, item in enumerate(inputs)),
-        seed=_integer(value.get("seed", 17), f"{where}: seed"),
-        partition_bytes=parse_bytes(value.get("partition_bytes", 256_000_000), f"{where}: partition_bytes"),
+        seed=_integer(value.get("seed", Recipe.seed), f"{where}: seed"),
+        partition_bytes=parse_bytes(
+            value.get("partition_bytes", Recipe.partition_bytes), f"{where}: partition_bytes"
+        ),
         stages=specs,
-        max_drop=_share(value.get("max_drop", 0.995), f"{where}: max_drop"),
+        max_drop=_share(value.get("max_drop", Recipe.max_drop), f"{where}: max_drop"),
     )
 
 
