@@ -118,7 +118,7 @@ def partition_table(run: Run, part: int, columns: Sequence[str], which: str) -> 
     sources = run.sources
     unknown = [name for name in columns if name not in DOCUMENTS.names and name not in sources]
     if unknown:
-        raise RecipeError(f"no column {unknown[0]!r}; {suggestion(unknown[0], [*DOCUMENTS.names, *sources])}")
+        raise RecipeError(f"no column {unknown[0]!r}; {suggestion(unknown[0], {*DOCUMENTS.names, *sources})}")
     layers = {
         name: files.layer(sources[name][0], part, [sources[name][1]])[sources[name][1]]
         for name in columns
