@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
-from corpusmill.pipeline.extract.source import CHUNK, GZIP, ZSTD, Source, Window
+from corpusmill.pipeline.extract.source import CHUNK, GZIP, ZSTD, ZSTD_WINDOW, Source, Window
 
 if TYPE_CHECKING:
     import zstandard
@@ -160,7 +160,7 @@ class ZstdFraming:
         import zstandard
 
         dictionary = zstandard.ZstdCompressionDict(self.dictionary) if self.dictionary else None
-        return zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=1 << 27)
+        return zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=ZSTD_WINDOW)
 
     def head(self, position: int, size: int) -> bytes:
         import zstandard
@@ -264,7 +264,7 @@ def zstd_dictionary(source: Source) -> bytes:
         return data
     import zstandard
 
-    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    inflater = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
     try:
         return inflater.stream_reader(io.BytesIO(data)).read(1 << 26)
     except zstandard.ZstdError:

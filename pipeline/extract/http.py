@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from corpusmill.pipeline.extract.source import GZIP, ZSTD
+from corpusmill.pipeline.extract.source import GZIP, ZSTD, ZSTD_WINDOW
 
 STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})")
 EMPTY_LINE = re.compile(rb"\r?\n\r?\n")
@@ -165,7 +165,7 @@ def _inflate(body: bytes, wbits: int, limit: int) -> bytes | None:
 def _unzstd(body: bytes, limit: int) -> bytes | None:
     import zstandard
 
-    reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body, read_across_frames=True)
+    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(body, read_across_frames=True)
     parts: list[bytes] = []
     total = 0
     try:

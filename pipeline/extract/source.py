@@ -16,6 +16,7 @@ from corpusmill.pipeline.errors import InputError
 CHUNK = 1 << 16
 GZIP = b"\x1f\x8b\x08"
 ZSTD = b"\x28\xb5\x2f\xfd"
+ZSTD_WINDOW = 1 << 27  # bytes that a frame may look back, and so that inflating it may hold
 
 
 def open_bytes(path: str) -> BinaryIO:
@@ -106,7 +107,7 @@ class Inflated(io.RawIOBase):
             return zlib.decompressobj(31)
         import zstandard
 
-        return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+        return zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
 
     def _next(self, size: int) -> bytes:
         """The next inflated bytes; b"" at the end."""
