@@ -165,7 +165,8 @@ def _inflate(body: bytes, wbits: int, limit: int) -> bytes | None:
 def _unzstd(body: bytes, limit: int) -> bytes | None:
     import zstandard
 
-    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(body, read_across_frames=True)
+    inflater = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW)
+    reader = inflater.stream_reader(body, read_across_frames=True)
     parts: list[bytes] = []
     total = 0
     try:
