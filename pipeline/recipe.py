@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.errors import RecipeError
-from corpusmill.pipeline.registry import RULES, STAGES, build, lookup, suggestion
+from corpusmill.pipeline.registry import RULES, STAGES, build, lookup, name_of, suggestion
 
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -67,7 +67,7 @@ class Recipe:
 
     def only(self, key: str) -> Recipe:
         """Extract and the stages of one kind: what a stage command runs on foreign documents."""
-        chosen = tuple(stage for stage in self.stages if stage.key in ("extract", key))
+        chosen = tuple(stage for stage in self.stages if stage.key in ("extract", *_together(key)))
         if not any(stage.key == key for stage in chosen):
             raise RecipeError(
                 f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
@@ -76,11 +76,11 @@ class Recipe:
 
     def up_to(self, key: str) -> Recipe:
         """All stages up to the last of one kind."""
-        last = max((i for i, stage in enumerate(self.stages) if stage.key == key), default=None)
-        if last is None:
+        if not any(stage.key == key for stage in self.stages):
             raise RecipeError(
                 f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
             )
+        last = max(i for i, stage in enumerate(self.stages) if stage.key in _together(key))
         return replace(self, stages=self.stages[: last + 1])
 
     def canonical(self) -> dict[str, Any]:
@@ -92,6 +92,11 @@ class Recipe:
             "max_drop": self.max_drop,
             "stages": [_canonical_stage(stage) for stage in self.stages],
         }
+
+
+def _together(key: str) -> tuple[str, ...]:
+    """The kinds that a stage command runs: shards without weights are no stream, so shard takes the recipe's own mix along."""
+    return (key, "mix") if key == "shard" else (key,)
 
 
 def builtin_names() -> list[str]:
@@ -120,8 +125,10 @@ def load_recipe(name: str) -> Recipe:
     where = name if is_file else f"recipe {name}"
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
         raise RecipeError(f"{where}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise RecipeError(f"{where}: not valid YAML: nested too deeply") from None
     return parse_recipe(value, where)
 
 
@@ -249,10 +256,9 @@ def _check_order(stages: Sequence[StageSpec], where: str) -> None:
 def _canonical_stage(stage: StageSpec) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
-    names = {path.partition(":")[2]: name for name, path in RULES.items()}
     if stage.key == "filter":
         rules = [
-            {names[type(rule).__name__]: TypeAdapter(type(rule)).dump_python(rule, mode="json")}
+            {name_of(rule, RULES): TypeAdapter(type(rule)).dump_python(rule, mode="json")}
             for rule in stage.config.rules
         ]
         rest = {

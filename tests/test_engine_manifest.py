@@ -1,5 +1,6 @@
 """Commits, manifests, whole-object puts and input files."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,34 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         find_inputs([Input(f"{tmp_path}/one/*"), Input(f"{tmp_path}/two/*")])
     (tmp_path / "one" / "y").symlink_to(tmp_path / "one" / "x")
     assert len(find_inputs([Input(f"{tmp_path}/one/x"), Input(f"{tmp_path}/one/*")])) == 2
+
+
+def test_a_file_under_two_names_of_a_source_is_refused_rather_than_read_twice(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "x").write_bytes(b"1")
+    with pytest.raises(RecipeError, match="read twice, as 'sub/x' and 'x'"):
+        find_inputs([Input(f"{tmp_path}/*/x"), Input(f"{tmp_path}/sub/x")])
+    assert len(find_inputs([Input(f"{tmp_path}/*/x"), Input(f"{tmp_path}/sub/x", "again")])) == 2
+
+
+def test_a_run_never_reads_what_it_wrote(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"1")
+    (tmp_path / "out" / "text").mkdir(parents=True)
+    (tmp_path / "out" / "text" / "part").write_bytes(b"1")
+    assert [file.relative for file in find_inputs([Input(f"{tmp_path}/**")], tmp_path / "out")] == ["x"]
+
+
+@pytest.mark.parametrize("name", ["a b", "new\nline", "漢字", "-x", "e=f", "[1]", "q?", "*"])
+def test_a_file_of_any_name_can_be_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"1")
+    (file,) = find_inputs([Input(str(tmp_path / name))])
+    assert file.relative == name and file.named
+
+
+def test_what_cannot_be_read_twice_or_named_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="a pipe or a device"):
+        find_inputs([Input(str(tmp_path / "pipe"))])
+    Path(os.fsdecode(bytes(tmp_path) + b"/\xff")).write_bytes(b"1")
+    with pytest.raises(InputError, match="not in UTF-8"):
+        find_inputs([Input(f"{tmp_path}/*")])

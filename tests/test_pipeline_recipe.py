@@ -106,3 +106,11 @@ def test_shards_without_weights_are_mixed_in_proportion() -> None:
         for stage in compile_recipe(parse_recipe(stages({"shard": {"tokenizer": {"train": "bpe"}}})))
     ]
     assert names[-1] == "mix"
+
+
+def test_the_shard_command_takes_the_recipes_own_weights_along() -> None:
+    recipe = parse_recipe(
+        stages("redact", {"shard": {"tokenizer": {"train": "bpe"}}}, {"mix": {"weights": "unimax"}})
+    )
+    assert recipe.up_to("shard") == recipe.up_to("mix") == recipe
+    assert [stage.key for stage in recipe.only("shard").stages] == ["extract", "shard", "mix"]

@@ -25,6 +25,7 @@ from corpusmill.pipeline.engine.manifest import (
     TABLE,
     Manifest,
     damaged_units,
+    drop_commits,
     read_commits,
     read_manifest,
     write_manifest,
@@ -60,7 +61,8 @@ class Driver:
 
     def run(self) -> states.State:
         """Run what is not there yet; returns the state written to run.json."""
-        files = find_inputs(self.recipe.inputs)
+        sweep(self.out)
+        files = find_inputs(self.recipe.inputs, self.out)
         self.stages = compile_recipe(self.recipe, self.sample, self.limit)
         # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
@@ -127,6 +129,7 @@ class Driver:
         manifest = read_manifest(self.out / folder)
         why = self._why(stage)
         if manifest is not None and not self._damaged(stage, manifest):
+            drop_commits(self.out / folder)  # a driver that was killed between manifest and commits left them
             self.manifests[stage.name] = manifest
             self._publish(stage)
             self.reporter.stage_ended(stage, manifest, time.perf_counter() - started, True, why)
@@ -164,7 +167,6 @@ class Driver:
         folder = self.out / self.folders[stage.name]
         for name in stage.reads:
             self._materialise(name)
-        sweep(folder)
         (folder / SPENT).unlink(missing_ok=True)
         self._spent.discard(stage.name)
         operation = stage.operation

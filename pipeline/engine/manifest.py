@@ -116,6 +116,11 @@ def read_commits(folder: Path) -> dict[int, Result]:
     return done
 
 
+def drop_commits(folder: Path) -> None:
+    """The commits of a stage whose manifest stands."""
+    remove_tree(folder / COMMITS)
+
+
 def write_manifest(
     folder: Path,
     stage: str,
@@ -154,7 +159,7 @@ def write_manifest(
         "table_xxh3": hash_bytes(buffer.getvalue()),
     }
     put(folder / HEAD, json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
-    remove_tree(folder / COMMITS)
+    drop_commits(folder)
     return Manifest(
         stage, fingerprint, ingredients, {result.unit: result for result in ordered}, hashes, content
     )
@@ -165,9 +170,12 @@ def read_manifest(folder: Path) -> Manifest | None:
     head_path, table_path = folder / HEAD, folder / TABLE
     if not (head_path.is_file() and table_path.is_file()):
         return None
-    head = json.loads(head_path.read_bytes())
     data = table_path.read_bytes()
-    if hash_bytes(data) != head["table_xxh3"]:
+    try:
+        head = json.loads(head_path.read_bytes())
+    except ValueError:  # cut or overwritten: not by us, the stage is made again
+        return None
+    if not isinstance(head, dict) or hash_bytes(data) != head.get("table_xxh3"):
         return None
     results = {}
     # No Arrow threads: one that still holds these Python bytes when the interpreter ends aborts the process (seen in 1 of 10).

@@ -22,7 +22,7 @@ class StageState:
     """A stage in force: where it lies, what it is, and what a reader needs to join it."""
 
     name: str
-    kind: str  # measure, edit, judge, ledger, set
+    kind: str  # documents, measure, edit, judge, ledger, set
     folder: str
     fingerprint: str
     content: str
@@ -59,10 +59,12 @@ def read_state(out: Path) -> State | None:
     path = out / RUN
     if not path.is_file():
         return None
-    value = json.loads(path.read_bytes())
-    return State(
-        value["inputs"], [StageState(**stage) for stage in value["stages"]], value["seed"], value["complete"]
-    )
+    try:
+        value = json.loads(path.read_bytes())
+        stages = [StageState(**stage) for stage in value["stages"]]
+        return State(value["inputs"], stages, value["seed"], value["complete"])
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
 
 
 def need_state(out: Path) -> State:
@@ -81,7 +83,21 @@ def read_recipe(out: Path) -> dict[str, Any] | None:
     import yaml
 
     path = out / RECIPE
-    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        value = yaml.safe_load(path.read_bytes())
+    except (yaml.YAMLError, ValueError):
+        raise _damaged(path) from None
+    if not isinstance(value, dict) or not {"seed", "partition_bytes", "stages"} <= value.keys():
+        raise _damaged(path)
+    return value
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path} is damaged: delete it and run the same command again; all that stands is reused"
+    )
 
 
 def write_recipe(out: Path, recipe: dict[str, Any]) -> None:
