@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,12 +28,22 @@ STAGE_COMMANDS = {
 }
 
 
+HOW = {
+    "run": "Every threshold is the recipe's; `corpusmill recipe NAME` prints a built-in one to begin with.",
+    "extract": "Only this stage of the recipe.",
+}
+ALONE = "With --input only this stage of the recipe, on those documents; without, the recipe's inputs and stages up to this one."
+"""What a command of one stage does with the others of the recipe."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 a run that failed or damage found, 2 a wrong call, recipe, input or model, 130 interrupted."""
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stderr)
     try:
         code: int = options.command(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except CorpusmillError as error:
         print(f"corpusmill: {error}", file=sys.stderr)
@@ -40,9 +51,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("corpusmill: stopped; the same command goes on from here", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # `corpusmill show ... | head`
-        sys.stderr.close()
-        return 0
+    except (
+        BrokenPipeError
+    ):  # `corpusmill show ... | head`; a run that ends because nobody listens is not done
+        _no_more_output()
+        return 0 if options.command in (command_show, command_locate) else 1
+    except OSError as error:  # a full disk, a folder that may not be read or written
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"corpusmill: {where}{error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def _no_more_output() -> None:
+    """What is still buffered goes nowhere, so that the interpreter does not stumble over the closed pipe at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _columns(text: str) -> list[str]:
+    """Names between commas, each once."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError("at least one name is needed")
+    return list(dict.fromkeys(names))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,21 +104,33 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--document", metavar="ID|URL", help="all that the run knows of one document")
     show.add_argument(
         "--columns",
+        type=_columns,
         help="comma-separated; document columns, measures, state, stage, reason, kept_id, score, cluster",
     )
-    show.add_argument("--which", choices=("kept", "dropped", "all"), default="all")
-    show.add_argument("--reason", help="only rows that left for this reason")
-    show.add_argument("--rows", type=int, default=10)
+    show.add_argument("--which", choices=("kept", "dropped", "all"), default="all", help="only these rows")
+    show.add_argument("--reason", help="only rows that left for this reason, as the ledger names it")
+    show.add_argument("--rows", type=_count, default=10, help="print at most so many (default: 10)")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
     show.set_defaults(command=command_show)
 
     export = commands.add_parser("export", help="documents with edits applied, to jsonl.zst or Parquet")
     export.add_argument("out", help="OUT of a run")
-    export.add_argument("--to", required=True, metavar="FOLDER")
-    export.add_argument("--format", choices=("jsonl.zst", "parquet"), default="jsonl.zst")
-    export.add_argument("--which", choices=("kept", "dropped", "all"), default="kept")
-    export.add_argument("--columns", default="id,url,source,text")
-    export.add_argument("--workers", type=int)
+    export.add_argument(
+        "--to", required=True, metavar="FOLDER", help="a new folder; gets one file a partition"
+    )
+    export.add_argument(
+        "--format", choices=("jsonl.zst", "parquet"), default="jsonl.zst", help="default: jsonl.zst"
+    )
+    export.add_argument(
+        "--which", choices=("kept", "dropped", "all"), default="kept", help="only these rows (default: kept)"
+    )
+    export.add_argument(
+        "--columns",
+        type=_columns,
+        default="id,url,source,text",
+        help="comma-separated, any that `show --columns` takes (default: id,url,source,text)",
+    )
+    export.add_argument("--workers", type=_count, help="processes (default: one a core)")
     export.set_defaults(command=command_export)
 
     verify = commands.add_parser("verify", help="every file against its recorded length and hash")
@@ -92,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
     locate.add_argument(
         "--at", required=True, metavar="N[:M]", help="a sample's position in the global order, or a range"
     )
-    locate.add_argument("--json", action="store_true")
+    locate.add_argument("--json", action="store_true", help="one JSON object a line")
     locate.set_defaults(command=command_locate)
 
     model = commands.add_parser("model", help="model files")
@@ -105,15 +155,17 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser(
         "demo", help="a crawl made on the spot becomes tokens, with the reasons for every dropped page"
     )
-    demo.add_argument("--out", default="demo-out")
-    demo.add_argument("--pages", type=int, default=None)
-    demo.add_argument("--workers", type=int)
+    demo.add_argument("--out", default="demo-out", help="folder of the crawl and its run (default: demo-out)")
+    demo.add_argument("--pages", type=_count, default=None, help="pages of the crawl (default: 1400)")
+    demo.add_argument("--workers", type=_count, help="processes (default: one a core)")
     demo.set_defaults(command=command_demo)
     return top
 
 
 def _run_command(commands: Any, name: str, about: str, command: Callable[[argparse.Namespace], int]) -> None:
-    run = commands.add_parser(name, help=about)
+    run = commands.add_parser(
+        name, help=about, description=f"{about[0].upper()}{about[1:]}. {HOW.get(name, ALONE)}"
+    )
     run.add_argument("recipe", help="a recipe file (.yaml) or the name of a built-in one")
     run.add_argument(
         "--out", required=True, help="folder of the run; the same command again goes on where it stopped"
@@ -125,7 +177,7 @@ def _run_command(commands: Any, name: str, about: str, command: Callable[[argpar
         metavar="[SOURCE=]PATH",
         help="instead of the recipe's inputs; wildcards in quotes",
     )
-    run.add_argument("--workers", type=int, help="processes (default: one a core)")
+    run.add_argument("--workers", type=_count, help="processes (default: one a core)")
     run.add_argument(
         "--sample",
         type=float,
@@ -133,7 +185,7 @@ def _run_command(commands: Any, name: str, about: str, command: Callable[[argpar
         help="only documents whose keyed hash is below F (0 to 1), chosen before extraction",
     )
     run.add_argument(
-        "--limit", type=int, metavar="N", help="only the first N documents of the inputs in order"
+        "--limit", type=_count, metavar="N", help="only the first N documents of the inputs in order"
     )
     run.add_argument(
         "--update", action="store_true", help="accept a changed recipe or input; what still fits is reused"
@@ -190,8 +242,6 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         recipe = recipe.with_inputs(options.input)
     if options.sample is not None and not 0 < options.sample <= 1:
         raise RecipeError(f"--sample {options.sample}: a share above 0 and up to 1 is needed")
-    if options.limit is not None and options.limit < 1:
-        raise RecipeError(f"--limit {options.limit}: at least 1 is needed")
     run = run_recipe(
         recipe,
         Path(options.out),
@@ -218,10 +268,8 @@ def command_export(options: argparse.Namespace) -> int:
     need_pipeline()
     from corpusmill.jobs.export import export
 
-    columns = [name.strip() for name in options.columns.split(",") if name.strip()]
-    print(
-        export(Path(options.out), Path(options.to), columns, options.which, options.format, options.workers)
-    )
+    out, to = Path(options.out), Path(options.to)
+    print(export(out, to, options.columns, options.which, options.format, options.workers))
     return 0
 
 
@@ -239,7 +287,7 @@ def command_locate(options: argparse.Namespace) -> int:
     from corpusmill.jobs.show import locate_lines
 
     first, colon, last = options.at.partition(":")
-    if not first.isdigit() or (colon and not last.isdigit()):
+    if not first.isdecimal() or (colon and not last.isdecimal()):
         raise RecipeError(f"--at {options.at}: a sample number N or a range N:M is needed")
     for line in locate_lines(options.path, int(first), int(last) if colon else None, options.json):
         print(line)

@@ -83,7 +83,9 @@ def export(out: Path, to: Path, columns: list[str], which: str, format: str, wor
     if standing is not None and standing.fingerprint != print_of:
         raise RecipeError(f"{to} holds another export: choose another folder or delete it")
     if standing is None and not begun.is_file() and any(path.is_file() for path in to.rglob("*")):
-        raise RecipeError(f"{to} holds something else or another export, begun: choose another folder or delete it")
+        raise RecipeError(
+            f"{to} holds something else or another export, begun: choose another folder or delete it"
+        )
     done = read_commits(to) if standing is None else dict(standing.results)
     for part in damaged_units(to, done):
         del done[part]

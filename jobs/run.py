@@ -6,10 +6,11 @@ import os
 import sys
 from pathlib import Path
 
-from corpusmill.jobs.reporter import LineReporter, SilentReporter, TerminalReporter
+from corpusmill.jobs.reporter import LineReporter, TerminalReporter
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
 from corpusmill.pipeline.engine.roles import Reporter
+from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
 
@@ -30,7 +31,10 @@ def run_recipe(
     reporter: Reporter | None = None,
 ) -> Run:
     """Run `recipe` into `out` with local workers (default: one a core); the same call again finishes what was interrupted."""
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"--out {out}: this folder cannot be made: {error.strerror}") from None
     own = reporter or default_reporter(explain=update)
     try:
         with Stop() as stop, LocalRunner(workers or cores(), log=_log_file(out)) as runner:
@@ -41,11 +45,10 @@ def run_recipe(
     return Run(out)
 
 
-def default_reporter(explain: bool = False, quiet: bool = False) -> Reporter:
+def default_reporter(explain: bool = False) -> Reporter:
     """Bars on a terminal, lines elsewhere."""
-    if quiet:
-        return SilentReporter()
-    return TerminalReporter(explain) if sys.stdout.isatty() else LineReporter(explain=explain)
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return TerminalReporter(explain) if terminal else LineReporter(explain=explain)
 
 
 def _log_file(out: Path) -> Path:

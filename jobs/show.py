@@ -25,28 +25,45 @@ CELL = 60
 def show(options: argparse.Namespace) -> Iterator[str]:
     """Lines for `corpusmill show`."""
     path = Path(options.path)
-    columns = [name.strip() for name in options.columns.split(",")] if options.columns else None
     if path.is_dir() and (path / RUN).is_file():
         from corpusmill.pipeline.run import Run
 
         run = Run(path)
-        if options.document:
+        if options.document is not None:
             yield from document_lines(run, options.document, options.json)
-        elif columns or options.reason:
-            yield from run_rows(run, columns, options.which, options.reason, options.rows, options.json)
+        elif options.columns or options.reason or options.which != "all":
+            yield from run_rows(
+                run, options.columns, options.which, options.reason, options.rows, options.json
+            )
         else:
             yield from run_lines(run, options.json)
-    elif path.suffix == ".parquet":
+        return
+    try:
+        yield from file_lines(path, options.rows, options.columns, options.json)
+    except (OSError, ValueError) as error:  # gone, cut, or never what its name says
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def file_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
+    """A table, a shard, a plan or a cursor, by its name."""
+    if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
         file = pq.ParquetFile(path)
-        head = next(file.iter_batches(batch_size=max(1, options.rows), columns=columns), None)
+        _need_columns(path, file.schema_arrow, columns)
+        head = next(file.iter_batches(batch_size=rows, columns=columns), None)
         yield f"{file.metadata.num_rows:,} rows, {file.metadata.num_row_groups} row groups"
-        yield from table_lines(head.to_pylist() if head is not None else [], options.json)
+        yield from table_lines(head.to_pylist() if head is not None else [], as_json)
     elif path.suffix == ".arrow":
-        yield from arrow_lines(path, options.rows, columns, options.json)
+        yield from arrow_lines(path, rows, columns, as_json)
     else:
         yield from stream_lines(path)
+
+
+def _need_columns(path: Path, schema: pa.Schema, columns: list[str] | None) -> None:
+    unknown = [name for name in columns or () if name not in schema.names]
+    if unknown:
+        raise InputError(f"{path} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
 
 
 def closing_lines(run: Run) -> list[str]:
@@ -166,6 +183,7 @@ def document_lines(run: Run, wanted: str, as_json: bool) -> Iterator[str]:
 def arrow_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
     """An Arrow IPC file: its schema's metadata and first rows."""
     with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+        _need_columns(path, reader.schema, columns)
         count = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
         yield f"{count:,} rows in {reader.num_record_batches} blocks"
         for key, value in (reader.schema.metadata or {}).items():
