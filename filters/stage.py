@@ -19,7 +19,7 @@ from corpusmill.filters.url import UrlMeasures
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.stage import Edit, Measure
 from corpusmill.pipeline.errors import RecipeError
-from corpusmill.pipeline.registry import RULES
+from corpusmill.pipeline.registry import RULES, name_of
 from corpusmill.pipeline.rules import Cut, Rule
 
 LAYERS: dict[type[Measure], str] = {
@@ -33,12 +33,6 @@ LAYERS: dict[type[Measure], str] = {
 
 def layer_name(operation: Measure) -> str:
     return LAYERS.get(type(operation), type(operation).__name__.lower())
-
-
-def rule_name(rule: Rule) -> str:
-    """The name that a recipe gives the rule."""
-    path = f"{type(rule).__module__}:{type(rule).__qualname__}"
-    return next((name for name, known in RULES.items() if known == path), type(rule).__name__.lower())
 
 
 def shared(operations: Iterable[Measure]) -> list[Measure]:
@@ -120,8 +114,9 @@ class Filter:
             for operation in shared(each for rule in section for each in rule.measures()):
                 names |= _measured(chain, name, operation, suffix if "text" in operation.needs else "")
             for rule in section:
-                check_when(chain, f"{name}.{rule_name(rule)}", getattr(rule, "when", {}), names)
-                cuts += [(rule_name(rule), placed(cut, rule, names)) for cut in rule.cuts()]
+                key = name_of(rule, RULES)
+                check_when(chain, f"{name}.{key}", getattr(rule, "when", {}), names)
+                cuts += [(key, placed(cut, rule, names)) for cut in rule.cuts()]
             edit = section[-1].edit()
             if edit is not None:
                 chain.edit(f"{name}.{section[-1].edited}", placed_edit(edit, names))

@@ -49,6 +49,12 @@ def lookup(name: str, table: dict[str, str], what: str, where: str) -> type[Any]
     return load_class(table[name])
 
 
+def name_of(value: Any, table: dict[str, str]) -> str:
+    """The name that a recipe gives what `value` is of."""
+    path = f"{type(value).__module__}:{type(value).__qualname__}"
+    return next(name for name, known in table.items() if known == path)
+
+
 def forbid_unknown(kind: type[Any]) -> type[Any]:
     """Make pydantic refuse unknown keys of a dataclass and of all dataclasses in its fields (it accepts them in silence otherwise)."""
     if not dataclasses.is_dataclass(kind) or "__pydantic_config__" in vars(kind):

@@ -12,7 +12,6 @@ import pytest
 from runs import corpusmill
 
 from corpusmill.filters.measures import StopWords
-from corpusmill.filters.stage import rule_name
 from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.stage import Edit, Measure, Stage
@@ -20,7 +19,7 @@ from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.recipe import parse_recipe
-from corpusmill.pipeline.registry import RULES
+from corpusmill.pipeline.registry import RULES, name_of
 
 FINEWEB: list[Any] = [
     {"language": {"keep": ["en"]}},
@@ -188,7 +187,7 @@ def test_when_takes_columns_of_text_and_at_least_a_value(
 def test_every_registered_rule_is_a_dataclass_that_names_itself() -> None:
     for name, path in RULES.items():
         rule = load_class(path)()
-        assert rule_name(rule) == name
+        assert name_of(rule, RULES) == name
         fields = {column for operation in rule.measures() for column in operation.schema().names}
         assert {cut.measure for cut in rule.cuts()} <= fields
         assert not fields & set(DOCUMENTS.names)
