@@ -67,7 +67,7 @@ class Recipe:
 
     def only(self, key: str) -> Recipe:
         """Extract and the stages of one kind: what a stage command runs on foreign documents."""
-        chosen = tuple(stage for stage in self.stages if stage.key in ("extract", key))
+        chosen = tuple(stage for stage in self.stages if stage.key in ("extract", *_together(key)))
         if not any(stage.key == key for stage in chosen):
             raise RecipeError(
                 f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
@@ -76,11 +76,11 @@ class Recipe:
 
     def up_to(self, key: str) -> Recipe:
         """All stages up to the last of one kind."""
-        last = max((i for i, stage in enumerate(self.stages) if stage.key == key), default=None)
-        if last is None:
+        if not any(stage.key == key for stage in self.stages):
             raise RecipeError(
                 f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
             )
+        last = max(i for i, stage in enumerate(self.stages) if stage.key in _together(key))
         return replace(self, stages=self.stages[: last + 1])
 
     def canonical(self) -> dict[str, Any]:
@@ -92,6 +92,11 @@ class Recipe:
             "max_drop": self.max_drop,
             "stages": [_canonical_stage(stage) for stage in self.stages],
         }
+
+
+def _together(key: str) -> tuple[str, ...]:
+    """The kinds that a stage command runs: shards without weights are no stream, so shard takes the recipe's own mix along."""
+    return (key, "mix") if key == "shard" else (key,)
 
 
 def builtin_names() -> list[str]:
@@ -120,8 +125,10 @@ def load_recipe(name: str) -> Recipe:
     where = name if is_file else f"recipe {name}"
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
         raise RecipeError(f"{where}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise RecipeError(f"{where}: not valid YAML: nested too deeply") from None
     return parse_recipe(value, where)
 
 
