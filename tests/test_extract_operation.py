@@ -230,6 +230,19 @@ def test_files_of_no_use_are_ledger_lines_in_a_glob_and_errors_by_name(tmp_path:
             operation.units(Layout(inputs([path], named=True), 1000))
 
 
+def test_a_refused_file_is_named_by_its_unit_with_a_limit_too(tmp_path: Path) -> None:
+    for name in "ac":
+        (tmp_path / f"{name}.jsonl").write_bytes(b'{"text": "a line"}\n')
+    (tmp_path / "b.txt").write_bytes(b"neither of them")
+    files = inputs(sorted(tmp_path.iterdir()))
+    for limit in (None, 1, 2):
+        operation = Extract().operation(17, limit=limit)
+        results = [operation.run(unit, Memory()) for unit in operation.units(Layout(files, 1000))]
+        refused = [each.extra["file"] for each in results if each.counts.get("file_refused.unknown")]
+        assert refused == ["b.txt"]
+        assert sum(each.rows for each in results) == (limit or 2)
+
+
 @pytest.mark.parametrize("limit", [1, 7, 33, 1000])
 def test_limit_takes_the_first_documents_in_order(crawl: Path, tmp_path: Path, limit: int) -> None:
     second = tmp_path / "second.jsonl"

@@ -114,16 +114,20 @@ class ExtractDocuments(SetOperation):
         guard.close()
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        """A unit a range; with `limit` one unit for all files."""
+        """A unit a range; with `limit` one unit for all files that can be read, and one for each other, which it names."""
         spans = [
             span
             for file in inputs.files
             for span in _spans(file, inputs.partition_bytes, self.keys, self.limit)
         ]
+        groups = [[span] for span in spans]
         if self.limit is not None:
-            units = [Unit(0, sum(map(_weight, spans)), {"spans": [asdict(span) for span in spans]})]
-        else:
-            units = [Unit(i, _weight(span), {"spans": [asdict(span)]}) for i, span in enumerate(spans)]
+            together = [span for span in spans if span.kind in READABLE]
+            groups = [together, *(group for group in groups if group[0].kind not in READABLE)]
+        units = [
+            Unit(i, sum(map(_weight, group)), {"spans": [asdict(span) for span in group]})
+            for i, group in enumerate(groups)
+        ]
         object.__setattr__(self, "_laid_out", units)  # `check` redoes some of them
         return units
 
@@ -139,7 +143,7 @@ class ExtractDocuments(SetOperation):
             found, tally = self._read(span, io.seed, left)
             pieces += found
             total.add(tally)
-            if self.limit is None:
+            if len(unit.fields["spans"]) == 1:
                 extra = {key: value[key] for key in ("relative", "source", "start", "end")}
                 extra["file"] = extra.pop("relative")
                 extra |= {"first": tally.first, "next": tally.next}
