@@ -67,21 +67,21 @@ class Recipe:
 
     def only(self, key: str) -> Recipe:
         """Extract and the stages of one kind: what a stage command runs on foreign documents."""
+        self._need(key)
         chosen = tuple(stage for stage in self.stages if stage.key in ("extract", *_together(key)))
-        if not any(stage.key == key for stage in chosen):
-            raise RecipeError(
-                f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
-            )
         return replace(self, stages=chosen)
 
     def up_to(self, key: str) -> Recipe:
         """All stages up to the last of one kind."""
+        self._need(key)
+        last = max(i for i, stage in enumerate(self.stages) if stage.key in _together(key))
+        return replace(self, stages=self.stages[: last + 1])
+
+    def _need(self, key: str) -> None:
         if not any(stage.key == key for stage in self.stages):
             raise RecipeError(
                 f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
             )
-        last = max(i for i, stage in enumerate(self.stages) if stage.key in _together(key))
-        return replace(self, stages=self.stages[: last + 1])
 
     def canonical(self) -> dict[str, Any]:
         """The whole recipe with all defaults filled in: what is stored as OUT/recipe.yaml and compared."""
