@@ -14,8 +14,12 @@ from runs import command, corpusmill, hashes
 
 from corpusmill.jobs.cli import main
 from corpusmill.jobs.export import export
+from corpusmill.jobs.reporter import SilentReporter
+from corpusmill.jobs.run import run_recipe
+from corpusmill.pipeline.engine.stage import Stage
 from corpusmill.pipeline.engine.store import TEMPORARY, put
-from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.errors import RecipeError, RunError
+from corpusmill.pipeline.recipe import load_recipe
 from corpusmill.pipeline.run import Run
 
 EXTRACT = "stages: [extract]\npartition_bytes: 100\n"
@@ -202,3 +206,20 @@ def test_what_killed_drivers_left_beside_finished_stages_goes(small: Path, tmp_p
         (folder / "x").rename(folder / f"{TEMPORARY}{os.uname().nodename}-{dead.pid}-0-run.json")
     corpusmill("run", small.parent / "r.yaml", "--out", out, "--input", f"{small.parent}/*.jsonl")
     assert hashes(out) == before
+
+
+def test_a_run_that_another_recipe_has_overtaken_stops_instead_of_mixing_records(
+    small: Path, tmp_path: Path
+) -> None:
+    folder, out = small.parent, tmp_path / "out"
+    (tmp_path / "other.yaml").write_text(EXTRACT + "seed: 3\n")
+    files = [f"{folder}/*.jsonl"]
+    later = load_recipe(f"{tmp_path}/other.yaml").with_inputs(files)
+
+    class Overtaken(SilentReporter):
+        def stage_began(self, stage: Stage, units: int, done: int) -> None:
+            run_recipe(later, out, workers=1, update=True, reporter=SilentReporter())
+
+    with pytest.raises(RunError, match="another recipe has taken over"):
+        run_recipe(load_recipe(f"{folder}/r.yaml").with_inputs(files), out, workers=1, reporter=Overtaken())
+    assert Run(out).state.complete and Run(out).state.seed == 3

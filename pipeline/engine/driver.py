@@ -90,6 +90,14 @@ class Driver:
         self._keep_longer = recipe is not None and not lines and len(recipe["stages"]) > len(new["stages"])
         if not self._keep_longer:
             states.write_recipe(self.out, new)
+        self._admitted = states.read_recipe(self.out)
+
+    def _need_folder(self) -> None:
+        """Stop before this run mixes its records with those of one that was admitted after it."""
+        if states.read_recipe(self.out) != self._admitted:
+            raise RunError(
+                f"another run with another recipe has taken over {self.out}: let it end, or choose another --out"
+            )
 
     def _save(self, state: states.State) -> states.State:
         """Write run.json; a shorter recipe leaves the later stages of a longer one in force."""
@@ -97,6 +105,7 @@ class Driver:
             names = {stage.name for stage in state.stages}
             rest = [stage for stage in self._old.stages if stage.name not in names]
             state = replace(state, stages=[*state.stages, *rest], complete=self._old.complete)
+        self._need_folder()
         states.write_state(self.out, state)
         return state
 
@@ -259,6 +268,7 @@ class Driver:
     def _publish(self, stage: Stage) -> None:
         """Copy what people and streams look for by a fixed name."""
         if isinstance(stage.operation, SetOperation):
+            self._need_folder()
             for name, target in stage.operation.publish().items():
                 data = (self.out / self.folders[stage.name] / name).read_bytes()
                 path = self.out / target
