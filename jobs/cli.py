@@ -156,7 +156,7 @@ def parser() -> argparse.ArgumentParser:
         "demo", help="a crawl made on the spot becomes tokens, with the reasons for every dropped page"
     )
     demo.add_argument("--out", default="demo-out", help="folder of the crawl and its run (default: demo-out)")
-    demo.add_argument("--pages", type=_count, default=None, help="pages of the crawl (default: 1400)")
+    demo.add_argument("--pages", type=_count, default=1400, help="pages of the crawl (default: 1400)")
     demo.add_argument("--workers", type=_count, help="processes (default: one a core)")
     demo.set_defaults(command=command_demo)
     return top
@@ -305,9 +305,7 @@ def command_demo(options: argparse.Namespace) -> int:
     need_pipeline()
     from corpusmill.jobs.demo import demo
 
-    return demo(
-        Path(options.out), **({"pages": options.pages} if options.pages else {}), workers=options.workers
-    )
+    return demo(Path(options.out), options.pages, options.workers)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ EXAMPLES = 8
 NAME = "corpusmill"
 
 
-def demo(out: Path, workers: int | None = None, pages: int = 1400) -> int:
+def demo(out: Path, pages: int, workers: int | None = None) -> int:
     """Make, run and show; the same command again reuses what stands. Returns the exit code."""
     from rich.console import Console
 

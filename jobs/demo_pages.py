@@ -69,7 +69,7 @@ class DemoCrawl:
     pages: int
 
 
-def make_demo_crawl(folder: Path, pages: int = 1400, seed: int = 17) -> DemoCrawl:
+def make_demo_crawl(folder: Path, pages: int, seed: int = 17) -> DemoCrawl:
     """Write the crawl below `folder`; about `pages` pages in all."""
     folder.mkdir(parents=True, exist_ok=True)
     made = sorted(_pages(pages, seed), key=lambda one: Dice(seed, "order", one.url).below(2**64))
