@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from corpusmill.pipeline.engine.state import RUN
 from corpusmill.pipeline.errors import InputError
+from corpusmill.pipeline.registry import suggestion
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.run import Run
 
 CELL = 60
 """Characters of a value in a printed table."""
+STATES = ("kept", "dropped", "failed")
+"""The states of the ledger by their numbers."""
 
 
 def show(options: argparse.Namespace) -> Iterator[str]:
@@ -71,6 +74,7 @@ def closing_lines(run: Run) -> list[str]:
     lines = [
         "",
         *funnel_lines(run.ledger()),
+        *damage_lines(run),
         "",
         f"documents and layers: {run.out}",
         f"look: corpusmill show {run.out} --which dropped --columns url,stage,reason",
@@ -89,7 +93,7 @@ def mixture_lines(out: Path) -> list[str]:
     lines = [f"stream: {path}"]
     for phase in plan.phases:
         shares = [
-            f"{name} {ppb / 1e7:.2f} % of {rows[name]:,} rows" for name, ppb in phase.weights_ppb.items()
+            f"{name} {ppb / 1e7:.2f} % (has {rows[name]:,} rows)" for name, ppb in phase.weights_ppb.items()
         ]
         lines.append(f"  from sample {phase.start:,}: {', '.join(shares)}")
     return lines
@@ -152,19 +156,35 @@ def damage_lines(run: Run, most: int = 20) -> Iterator[str]:
 def run_rows(
     run: Run, columns: list[str] | None, which: str, reason: str | None, rows: int, as_json: bool
 ) -> Iterator[str]:
-    """The first rows of a run that fit, with columns of any layer."""
+    """The first rows of a run that fit, with columns of any layer; a reason may be written as the ledger prints it."""
     import pyarrow.compute as pc
 
+    if reason:
+        reason = known_reason(run, reason)
     names = columns or ["url", "stage", "reason"]
     asked = [*names, *(["reason"] if reason and "reason" not in names else [])]
     found: list[dict[str, Any]] = []
     for table in run.tables(asked, "dropped" if reason else which):
         if reason:
             table = table.filter(pc.equal(table["reason"], reason))
-        found += table.slice(0, rows - len(found)).select(names).to_pylist()
-        if len(found) >= rows:
+        found += table.slice(0, rows + 1 - len(found)).select(names).to_pylist()
+        if len(found) > rows:
             break
-    yield from table_lines(found, as_json)
+    yield from table_lines(found[:rows], as_json)
+    if len(found) > rows and not as_json:
+        yield f"... and more: --rows {10 * rows} shows up to {10 * rows:,} of them; --json prints whole values"
+
+
+def known_reason(run: Run, wanted: str) -> str:
+    """A reason of the run's ledger, named with or without the `dropped.` that stands before it there."""
+    names = [name for _, counts in run.ledger() for name in counts]
+    known = [name.partition(".")[2] for name in names if name.startswith(("dropped.", "failed."))]
+    if wanted in known:
+        return wanted
+    bare = wanted.removeprefix("dropped.").removeprefix("failed.")
+    if bare not in known:
+        raise InputError(f"no page of {run.out} left for the reason {wanted!r}; {suggestion(bare, known)}")
+    return bare
 
 
 def document_lines(run: Run, wanted: str, as_json: bool) -> Iterator[str]:
@@ -174,10 +194,38 @@ def document_lines(run: Run, wanted: str, as_json: bool) -> Iterator[str]:
     if as_json:
         yield json.dumps({key: plain(value) for key, value in described.items()}, ensure_ascii=False)
         return
-    for key, value in described.items():
+    first = ("id", "url", "state", "stage", "reason")
+    for key in first:
+        value = STATES[described[key]] if key == "state" and key in described else described.get(key)
         if value is not None:
-            text = str(plain(value))
-            yield f"{key:<28} {text if len(text) <= 2000 else text[:2000] + ' ...'}"
+            yield f"{key:<28} {plain(value)}"
+    for line in missed_lines(run, described):
+        yield f"{'missed':<28} {line}"
+    for key, value in described.items():
+        if value is not None and key not in first:
+            text, most = str(plain(value)), 64 if isinstance(value, bytes) else 2000
+            yield f"{key:<28} {text if len(text) <= most else text[:most] + ' ...'}"
+
+
+def missed_lines(run: Run, described: Mapping[str, Any]) -> Iterator[str]:
+    """Each bound that a page missed, with its value: the first of a filter is the page's reason there."""
+    for stage in run.stages("judge"):
+        hit = described.get(f"cuts_hit@{stage.name}") or 0
+        for bit, (rule, cut) in enumerate(stage.own["fields"]["cuts"]):
+            if hit >> bit & 1:
+                value = described.get(cut["measure"])
+                bounds = {
+                    name: cut[name]
+                    for name in ("at_least", "at_most", "one_of", "none_of")
+                    if cut[name] is not None
+                }
+                wanted = ", ".join(f"{name} {figure(bound)}" for name, bound in bounds.items())
+                yield f"{rule}: {cut['measure']} is {figure(value)}, wanted {wanted}"
+
+
+def figure(value: Any) -> Any:
+    """A number without the `.0` of a whole one, and in as many digits as tell it from a bound."""
+    return f"{value:.12g}" if isinstance(value, float) else value
 
 
 def arrow_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
