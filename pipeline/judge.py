@@ -42,8 +42,8 @@ class Judge(Operation):
         return tuple(dict.fromkeys(names))
 
     def reasons(self) -> list[str]:
-        """The name of each bit of `cuts_hit`, in order; the last is `unmeasured` (bit 63)."""
-        return [cut.reasons(rule) for rule, cut in self.cuts]
+        """The name of each cut's bit of `cuts_hit`, in order; bit 63, `unmeasured`, has none here."""
+        return [cut.reason(rule) for rule, cut in self.cuts]
 
     def schema(self) -> pa.Schema:
         about = "bit i is cut i of the metadata key `cuts`; bit 63: a measure was null or not a number"

@@ -25,7 +25,7 @@ class Cut:
     none_of: tuple[str, ...] | None = None
     only: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def reasons(self, rule: str) -> str:
+    def reason(self, rule: str) -> str:
         """`rule.measure.at_least|at_most|one_of|none_of`."""
         for bound in ("at_least", "at_most", "one_of", "none_of"):
             if getattr(self, bound) is not None:

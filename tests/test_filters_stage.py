@@ -191,7 +191,7 @@ def test_every_registered_rule_is_a_dataclass_that_names_itself() -> None:
         fields = {column for operation in rule.measures() for column in operation.schema().names}
         assert {cut.measure for cut in rule.cuts()} <= fields
         assert not fields & set(DOCUMENTS.names)
-        json.dumps([cut.reasons(name) for cut in rule.cuts()])
+        json.dumps([cut.reason(name) for cut in rule.cuts()])
 
 
 def test_unknown_fields_are_refused_with_a_suggestion() -> None:
