@@ -140,12 +140,13 @@ class Shards:
 
     def _grouped(self, samples: Samples) -> Iterator[tuple[BlockView, Indices, Indices]]:
         """(block, places in `samples`, rows in the block), each block once."""
-        for i, reader in enumerate(self.components):
+        for i in np.unique(samples.component).tolist():  # of hundreds of components a small batch holds a few
+            reader = self.components[i]
             places = np.flatnonzero(samples.component == i)
             blocks = reader.block_of(samples.row[places])
             order = np.argsort(blocks, kind="stable")
             cuts = np.flatnonzero(np.diff(blocks[order])) + 1
-            for group in np.split(order, cuts) if order.size else ():
+            for group in np.split(order, cuts):
                 view = reader.view(int(blocks[group[0]]))
                 yield view, places[group], samples.row[places[group]] - view.first_row
 

@@ -21,6 +21,7 @@ import xxhash
 from corpusmill.pipeline.engine.layout import consecutive
 from corpusmill.pipeline.engine.shuffle import slices
 from corpusmill.pipeline.engine.stage import Area, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.errors import RecipeError
 from corpusmill.shards.components import Key
 from corpusmill.shards.layout import TOKENIZER_FILE
 from corpusmill.shards.vocabulary import loaded
@@ -142,7 +143,13 @@ def range_count(stored_bytes: int, shard_bytes: int) -> int:
 
 
 def component_keys(rows: pa.Table, by: Sequence[str]) -> list[Key]:
-    """The component of each row; a null value is the word none."""
+    """The component of each row; a null value is the word none. RecipeError for bytes and lists, which name nothing."""
+    for name in by:
+        kind = rows.schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind):
+            raise RecipeError(
+                f"components.by: {name!r} is a column of {kind}; a component is told by text, a number, a date or true/false"
+            )
     columns = [pc.fill_null(rows[name].cast(pa.string()), "none").to_pylist() for name in by]
     return list(zip(*columns, strict=True))
 

@@ -13,6 +13,7 @@ Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second aga
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
 import queue
@@ -110,6 +111,13 @@ def _ahead(shards: Shards, part: Slicing, start: int, count: int) -> Generator[B
     )
     thread.start()
     process = os.getpid()
+
+    def end() -> None:
+        stop.set()
+        thread.join()
+
+    # An interpreter that ends under a thread inside Arrow aborts the process: such a thread ends first.
+    atexit.register(end)
     try:
         while (item := made.get()) is not None:
             if isinstance(item, BaseException):
@@ -124,6 +132,7 @@ def _ahead(shards: Shards, part: Slicing, start: int, count: int) -> Generator[B
         stop.set()
         if thread is not threading.current_thread():  # a garbage collector may run anywhere
             thread.join()
+            atexit.unregister(end)
 
 
 def _fill(

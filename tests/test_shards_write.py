@@ -30,7 +30,7 @@ from corpusmill.shards.layout import (
     read_blocks,
     read_manifest,
 )
-from corpusmill.shards.scatter import range_count
+from corpusmill.shards.scatter import component_keys, range_count
 from corpusmill.shards.stage import Shard, TokenizerSource
 from corpusmill.shards.write import Write, component_files
 
@@ -276,6 +276,12 @@ def test_a_recipe_that_cannot_be_run_says_why(change: dict[str, Any], words: str
     chain.set("documents", SetOperation())
     with pytest.raises(RecipeError, match=words):
         Shard(**{"tokenizer": TokenizerSource(train="bpe"), **change}).extend(chain, "shard")
+
+
+@pytest.mark.parametrize("kind", [pa.binary(16), pa.binary(), pa.list_(pa.int8())])
+def test_columns_that_name_nothing_make_no_components(kind: pa.DataType) -> None:
+    with pytest.raises(RecipeError, match="'signature' is a column of"):
+        component_keys(pa.table({"signature": pa.nulls(1, kind)}), ("signature",))
 
 
 def test_a_split_source_has_components_of_their_own_and_a_rest(
