@@ -54,9 +54,9 @@ class Driver:
     limit: int | None = None
     update: bool = False
     stop: Stop | None = None
-    stages: list[Stage] = field(default_factory=list)
-    manifests: dict[str, Manifest] = field(default_factory=dict)
-    folders: dict[str, str] = field(default_factory=dict)
+    stages: list[Stage] = field(default_factory=list, init=False)
+    manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
+    folders: dict[str, str] = field(default_factory=dict, init=False)
     _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
     def run(self) -> states.State:
