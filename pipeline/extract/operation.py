@@ -25,7 +25,7 @@ from corpusmill.pipeline.extract.guard import Guard, guard_of
 from corpusmill.pipeline.extract.html import LIBRARIES, Extractor, Output
 from corpusmill.pipeline.extract.jsonl import Keys
 from corpusmill.pipeline.extract.limits import Limits
-from corpusmill.pipeline.extract.page import HTML, Settings
+from corpusmill.pipeline.extract.page import Settings
 from corpusmill.pipeline.extract.rows import Draft, Tally, tables
 from corpusmill.pipeline.extract.source import Source
 from corpusmill.pipeline.extract.warc import ManyRecords
@@ -42,15 +42,15 @@ class Extract:
 
     extractor: Annotated[Extractor, Field(alias="with")] = "trafilatura"
     output: Output = "text"
-    statuses: tuple[int, ...] = (200,)
-    mimes: tuple[str, ...] = HTML
+    statuses: tuple[int, ...] = Settings.statuses
+    mimes: tuple[str, ...] = Settings.mimes
     limits: Limits = field(default_factory=Limits)
-    cpu_s: float = 30.0
-    memory_mb: int = 3072
-    text_key: str = "text"
-    url_key: str = "url"
-    id_key: str = "id"
-    date_key: str = "date"
+    cpu_s: float = Settings.cpu_s
+    memory_mb: int = Settings.memory_mb
+    text_key: str = Keys.text
+    url_key: str = Keys.url
+    id_key: str = Keys.id
+    date_key: str = Keys.date
 
     def __post_init__(self) -> None:
         if self.extractor == "resiliparse" and self.output == "markdown":
