@@ -31,12 +31,12 @@ ABOUT = {
 class LineRules:
     """What decides about a line; None is off. `splitter` and `unicode` name the rules that sentences were counted with."""
 
-    require_terminal_punctuation: bool = True
-    remove_citations: bool = True
-    min_words_per_line: int | None = 3
-    max_word_length: int | None = 1000
-    drop_javascript: bool = True
-    drop_policy: bool = True
+    require_terminal_punctuation: bool
+    remove_citations: bool
+    min_words_per_line: int | None
+    max_word_length: int | None
+    drop_javascript: bool
+    drop_policy: bool
     splitter: str = SPLITTER
     unicode: str = UNICODE_VERSION
 
@@ -91,7 +91,7 @@ class C4Measures(Measure):
 
     version: ClassVar[int] = 1
 
-    rules: LineRules = LineRules()
+    rules: LineRules
 
     def schema(self) -> pa.Schema:
         return pa.schema(
@@ -115,7 +115,7 @@ class C4Lines(Edit):
 
     version: ClassVar[int] = 1
 
-    rules: LineRules = LineRules()
+    rules: LineRules
     when: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
