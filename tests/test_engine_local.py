@@ -17,7 +17,7 @@ from runs import alive
 
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.files import Files, Task
-from corpusmill.pipeline.engine.local import LocalRunner
+from corpusmill.pipeline.engine.local import ATTEMPTS, LocalRunner
 from corpusmill.pipeline.engine.stage import Stage, Unit
 from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import CorpusmillError, RunError
@@ -50,11 +50,15 @@ def killer() -> Iterator[threading.Event]:
 
 
 def kill_storm(runner: LocalRunner, stop: threading.Event, low: float, high: float) -> threading.Thread:
+    """Kills any worker but one whose task is at its last attempt: a task that dies so often stops the run, as it should.
+
+    On a busy machine a worker takes longer to start than the storm waits, and the same task would die again and again.
+    """
     dice = random.Random(5)
 
     def storm() -> None:
         while not stop.wait(dice.uniform(low, high)):
-            pids = runner.pids()
+            pids = [w.process.pid for w in list(runner._pool) if w.job is None or w.job[1] < ATTEMPTS]
             if pids:
                 try:
                     os.kill(dice.choice(pids), signal.SIGKILL)
