@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
+import corpusmill
 from corpusmill.jobs.reporter import LineReporter, TerminalReporter
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
@@ -36,8 +41,9 @@ def run_recipe(
     except OSError as error:
         raise RecipeError(f"--out {out}: this folder cannot be made: {error.strerror}") from None
     own = reporter or default_reporter(explain=update)
+    keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
-        with Stop() as stop, LocalRunner(workers or cores(), log=_log_file(out)) as runner:
+        with Stop() as stop, LocalRunner(workers or cores(), log=out / "metrics" / "workers.log") as runner:
             Driver(out, recipe, runner, own, sample=sample, limit=limit, update=update, stop=stop).run()
     finally:
         if isinstance(own, TerminalReporter):
@@ -51,8 +57,27 @@ def default_reporter(explain: bool = False) -> Reporter:
     return TerminalReporter(explain) if terminal else LineReporter(explain=explain)
 
 
-def _log_file(out: Path) -> Path:
-    """What workers print goes here: OUT/metrics is where all that differs from run to run lies."""
-    path = out / "metrics" / "workers.log"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
+def kernels_of_the_user() -> Path:
+    """Where numba keeps compiled kernels when the package's own folder is read-only."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "numba"
+
+
+def keep_kernels_somewhere(folders: Sequence[Path]) -> None:
+    """Where none of the folders can be written (a container without a home), give numba one for this run, or it refuses to start.
+
+    Private and new each time: compiled kernels are loaded as code.
+    """
+    if "NUMBA_CACHE_DIR" in os.environ or any(_can_write(folder) for folder in folders):
+        return
+    folder = tempfile.mkdtemp(prefix="corpusmill-kernels-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = folder
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

@@ -7,6 +7,7 @@ Training reads partitions in keyed order until it holds READ_FACTOR times the sa
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import InitVar, dataclass
 from functools import lru_cache
@@ -19,6 +20,8 @@ from corpusmill.pipeline.engine.stage import Area, Inputs, Result, SetOperation,
 from corpusmill.pipeline.errors import ModelError, ShardError
 from corpusmill.pipeline.text.tokenizer import Tokenizer, train_bpe
 from corpusmill.shards.layout import TOKENIZER_FILE
+
+logger = logging.getLogger(__name__)
 
 READ_FACTOR = 4
 """Text read for a training sample, as a multiple of it: partitions in keyed order are a draw of their own, so a few suffice."""
@@ -89,6 +92,17 @@ class TrainedTokenizer(SetOperation):
         io.write_bytes(TOKENIZER_FILE, content)
         counts = {"documents": len(texts), "text_bytes": used}
         return io.result(rows=len(texts), counts=counts, extra=facts(Tokenizer(content, self.eos)))
+
+    def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
+        (made,) = results.values()
+        if made.extra["vocab_size"] < self.vocab:
+            logger.warning(
+                "shard.tokenizer: %d bytes of text gave %d entries, not %d",
+                made.counts["text_bytes"],
+                made.extra["vocab_size"],
+                self.vocab,
+            )
+        return {}
 
     def _sample(self, order: list[int], io: TaskIO) -> tuple[list[str], int]:
         """Texts by key, with their bytes; at most twice the sample is held at a time."""

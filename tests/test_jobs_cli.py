@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -223,3 +224,26 @@ def test_a_run_that_another_recipe_has_overtaken_stops_instead_of_mixing_records
     with pytest.raises(RunError, match="another recipe has taken over"):
         run_recipe(load_recipe(f"{folder}/r.yaml").with_inputs(files), out, workers=1, reporter=Overtaken())
     assert Run(out).state.complete and Run(out).state.seed == 3
+
+
+def test_kernels_get_a_folder_of_their_own_where_no_cache_can_be_written() -> None:
+    code = (
+        "import os; from pathlib import Path; from corpusmill.jobs.run import keep_kernels_somewhere as keep\n"
+        "keep([Path('/dev/null/a'), Path('/dev/null/b')])\n"
+        "folder = os.environ['NUMBA_CACHE_DIR']; assert not os.listdir(folder)\n"
+        "from corpusmill.filters.measures import TextMeasures; TextMeasures().warm(); assert os.listdir(folder); print(folder)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not Path(done.stdout.strip()).exists()
+
+
+def test_an_input_that_came_is_the_reason_why_documents_are_made_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": name}) + "\n")
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("stages: [extract]")
+    corpusmill("run", recipe, "--out", tmp_path / "out", "--input", tmp_path / "a.jsonl")
+    done = corpusmill("run", recipe, "--out", tmp_path / "out", "--input", f"{tmp_path}/*.jsonl", "--update")
+    assert "documents: redone" in done.stdout and "input new: b.jsonl (web)" in done.stdout

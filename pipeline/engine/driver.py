@@ -154,6 +154,8 @@ class Driver:
         if before is None:
             return ["new"]
         lines = differences(before.own, self._own[stage.name])
+        if stage.name == "documents" and self._old is not None:
+            lines += states.input_differences(self._old.inputs, states.describe_inputs(self._inputs.files))
         return lines + [
             f"{name} changed" for name in stage.reads if self._was(name) != self.manifests[name].content
         ]

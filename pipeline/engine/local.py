@@ -201,6 +201,8 @@ class LocalRunner:
         self._spawned += 1
         root = str(Path(corpusmill.__file__).parent.parent)
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        if self._log is not None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.nullcontext() if self._log is None else self._log.open("ab") as log:
             process = subprocess.Popen(
                 # -P: the folder we were started from must not shadow modules in the worker
