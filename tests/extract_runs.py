@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from runs import COLLECTIONS
 
+from corpusmill.pipeline.engine.layout import Inputs
 from corpusmill.pipeline.engine.stage import InputFile, Result
 from corpusmill.pipeline.extract.operation import Extract
 from corpusmill.pipeline.registry import build
@@ -81,19 +82,9 @@ def members(records: Sequence[bytes]) -> list[bytes]:
     return [gzip.compress(each, 6, mtime=0) for each in records]
 
 
-@dataclass
-class Layout:
+def laid_out(files: Sequence[InputFile], partition_bytes: int) -> Inputs:
     """What `units` sees of the inputs."""
-
-    files: Sequence[InputFile]
-    partition_bytes: int
-    root: Path = Path()
-
-    def results(self, stage: str) -> Mapping[int, Result]:
-        raise NotImplementedError
-
-    def folder(self, stage: str) -> str:
-        raise NotImplementedError
+    return Inputs(files, partition_bytes, Path(), {}, {})
 
 
 @dataclass
@@ -144,7 +135,7 @@ def extract(
     operation = build(Extract, {"with": "trafilatura-fast", **recipe}, "extract").operation(
         seed, sample, limit
     )
-    units = operation.units(Layout(inputs(paths), partition_bytes))
+    units = operation.units(laid_out(inputs(paths), partition_bytes))
     io = Memory(seed)
     results = {unit.index: operation.run(unit, io) for unit in units}
     again = operation.check(results)

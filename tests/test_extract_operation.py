@@ -10,12 +10,12 @@ import pytest
 import xxhash
 import zstandard
 from extract_runs import (
-    Layout,
     Memory,
     article,
     extract,
     http,
     inputs,
+    laid_out,
     members,
     needs_samples,
     pages,
@@ -227,7 +227,7 @@ def test_files_of_no_use_are_ledger_lines_in_a_glob_and_errors_by_name(tmp_path:
     operation = Extract().operation(17)
     for path in paths[:2]:
         with pytest.raises(InputError, match=path.name):
-            operation.units(Layout(inputs([path], named=True), 1000))
+            operation.units(laid_out(inputs([path], named=True), 1000))
 
 
 def test_a_refused_file_is_named_by_its_unit_with_a_limit_too(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_refused_file_is_named_by_its_unit_with_a_limit_too(tmp_path: Path) ->
     files = inputs(sorted(tmp_path.iterdir()))
     for limit in (None, 1, 2):
         operation = Extract().operation(17, limit=limit)
-        results = [operation.run(unit, Memory()) for unit in operation.units(Layout(files, 1000))]
+        results = [operation.run(unit, Memory()) for unit in operation.units(laid_out(files, 1000))]
         refused = [each.extra["file"] for each in results if each.counts.get("file_refused.unknown")]
         assert refused == ["b.txt"]
         assert sum(each.rows for each in results) == (limit or 2)
@@ -273,7 +273,7 @@ def test_a_page_that_raises_or_ends_its_process_is_a_failed_row(tmp_path: Path) 
         b"".join(record(word.encode(), "resource", i, "text/html") for i, word in enumerate(words))
     )
     operation = ExtractDocuments(page=Settings(extractor="hostile:extract", cpu_s=0.5))
-    (unit,) = operation.units(Layout(inputs([path]), 1 << 20))
+    (unit,) = operation.units(laid_out(inputs([path]), 1 << 20))
     io = Memory()
     result = operation.run(unit, io)
     assert io.partitions[0]["failed"].to_pylist() == [
