@@ -96,7 +96,7 @@ class Verdict(SetOperation):
             rows_written += table.num_rows
         return io.result(rows=rows_written, counts=counts, extra={"sources": dict(sorted(sources.items()))})
 
-    def check(self, results: Mapping[int, Result]) -> list[Unit]:
+    def check(self, units: Mapping[int, Unit], results: Mapping[int, Result]) -> list[Unit]:
         sources: dict[str, list[int]] = {}
         for unit in sorted(results):
             for name, (seen, lost) in results[unit].extra["sources"].items():

@@ -137,12 +137,9 @@ def decode_mixture(text: str, manifests: Mapping[str, Manifest], where: str) -> 
 
 def load_mixture(text: str, where: str) -> dict[str, Any]:
     """The file as a mapping with known keys; one that carries an id must still be what the id was made of."""
-    import yaml
+    from corpusmill.pipeline.strict_yaml import read_yaml
 
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise RecipeError(f"{where}: not valid YAML: {error}") from None
+    value = read_yaml(text, where)
     if not isinstance(value, dict):
         raise RecipeError(f"{where}: a mixture is a mapping with schema and phases")
     for key in value:

@@ -115,21 +115,15 @@ def builtin_text(name: str) -> str:
 
 def load_recipe(name: str) -> Recipe:
     """A recipe from a file, or a built-in one by name. Input paths are relative to the folder of the call."""
-    import yaml
-
     path = Path(name)
     if path.suffix in (".yaml", ".yml") and not path.is_file():
         raise RecipeError(f"no recipe file {name}")
     is_file = path.is_file()
     text = _text_of(path) if is_file else builtin_text(name)
     where = name if is_file else f"recipe {name}"
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
-        raise RecipeError(f"{where}: not valid YAML: {error}") from None
-    except RecursionError:
-        raise RecipeError(f"{where}: not valid YAML: nested too deeply") from None
-    return parse_recipe(value, where)
+    from corpusmill.pipeline.strict_yaml import read_yaml
+
+    return parse_recipe(read_yaml(text, where), where)
 
 
 def _text_of(path: Path) -> str:

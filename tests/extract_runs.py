@@ -138,9 +138,10 @@ def extract(
     units = operation.units(laid_out(inputs(paths), partition_bytes))
     io = Memory(seed)
     results = {unit.index: operation.run(unit, io) for unit in units}
-    again = operation.check(results)
+    laid = {unit.index: unit for unit in units}
+    again = operation.check(laid, results)
     results.update({unit.index: operation.run(unit, io) for unit in again})
-    assert operation.check(results) == []
+    assert operation.check(laid, results) == []
     counts: Counter[str] = Counter()
     damage: list[dict[str, Any]] = []
     for index in sorted(results):

@@ -335,8 +335,8 @@ def test_a_source_that_would_be_emptied_stops_the_run() -> None:
         1: Result(1, extra={"sources": {"news": [600, 580], "tiny": [900, 899]}}),
     }
     with pytest.raises(BudgetError, match=r"source 'news' would lose 1,170 of 1,200 documents \(97\.5%\)"):
-        Verdict(shared, True, 0.95).check(results)
-    assert Verdict(shared, True, 0.98).check(results) == []
+        Verdict(shared, True, 0.95).check({}, results)
+    assert Verdict(shared, True, 0.98).check({}, results) == []
 
 
 def test_more_edges_than_the_declared_memory_are_refused_by_name() -> None:

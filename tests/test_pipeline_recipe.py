@@ -59,6 +59,13 @@ def test_yaml_that_is_hostile_or_broken_is_refused(tmp_path: Path) -> None:
         load_recipe(str(path))
 
 
+def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("stages:\n  - extract: {}\n  - dedup: {at_least: 0.7,\n      at_least: 0.9}\n")
+    with pytest.raises(RecipeError, match=r"(?s)the key 'at_least' stands twice.*line 4"):
+        load_recipe(str(path))
+
+
 def test_an_unknown_recipe_is_answered_with_the_known_ones() -> None:
     with pytest.raises(RecipeError, match="did you mean 'fineweb'"):
         load_recipe("finweb")

@@ -193,7 +193,7 @@ class Driver:
         sealed: dict[str, bytes] = {}
         if isinstance(operation, SetOperation):
             for again in range(1, 4):
-                redo = operation.check(done)
+                redo = operation.check(units, done)
                 if not redo:
                     break
                 done.update(self._execute(stage, redo, again))

@@ -85,7 +85,7 @@ class SetOperation(Operation):
         """Worker side: read through `io`, write through `io`, return `io.result(...)`."""
         raise NotImplementedError
 
-    def check(self, results: Mapping[int, Result]) -> list[Unit]:
+    def check(self, units: Mapping[int, Unit], results: Mapping[int, Result]) -> list[Unit]:
         """Driver side, when all units are in: units to run again in another way (they replace the old ones); [] when all is well."""
         return []
 

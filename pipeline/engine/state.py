@@ -80,14 +80,14 @@ def write_state(out: Path, state: State) -> None:
 
 
 def read_recipe(out: Path) -> dict[str, Any] | None:
-    import yaml
+    from corpusmill.pipeline.strict_yaml import read_yaml
 
     path = out / RECIPE
     if not path.is_file():
         return None
     try:
-        value = yaml.safe_load(path.read_bytes())
-    except (yaml.YAMLError, ValueError):
+        value = read_yaml(path.read_bytes(), str(path))
+    except RecipeError:
         raise _damaged(path) from None
     if not isinstance(value, dict) or not {"seed", "partition_bytes", "stages"} <= value.keys():
         raise _damaged(path)

@@ -124,12 +124,10 @@ class ExtractDocuments(SetOperation):
         if self.limit is not None:
             together = [span for span in spans if span.kind in READABLE]
             groups = [together, *(group for group in groups if group[0].kind not in READABLE)]
-        units = [
+        return [
             Unit(i, sum(map(_weight, group)), {"spans": [asdict(span) for span in group]})
             for i, group in enumerate(groups)
         ]
-        object.__setattr__(self, "_laid_out", units)  # `check` redoes some of them
-        return units
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         total = Tally()
@@ -152,11 +150,10 @@ class ExtractDocuments(SetOperation):
         io.write_documents(unit.index, pa.concat_tables([DOCUMENTS.empty_table(), *pieces]))
         return io.result(total.counts["rows"], total.counts, extra)
 
-    def check(self, results: Mapping[int, Result]) -> list[Unit]:
+    def check(self, units: Mapping[int, Unit], results: Mapping[int, Result]) -> list[Unit]:
         """Files whose ranges do not meet, again: whole in the unit of the first range, nothing in those of the others."""
-        units: list[Unit] = getattr(self, "_laid_out", [])
         files: dict[tuple[str, str], list[int]] = {}
-        for unit in units:
+        for unit in units.values():
             if len(unit.fields["spans"]) == 1 and self.limit is None:
                 span = unit.fields["spans"][0]
                 files.setdefault((span["source"], span["relative"]), []).append(unit.index)
