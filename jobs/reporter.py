@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from corpusmill.pipeline.engine.local import Done
+from corpusmill.pipeline.engine.attempts import Done
 from corpusmill.pipeline.engine.manifest import Manifest
 from corpusmill.pipeline.engine.stage import Stage
 from corpusmill.pipeline.ledger import Ledger

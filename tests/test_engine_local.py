@@ -16,8 +16,9 @@ import pytest
 from runs import alive
 
 from corpusmill.pipeline.documents import DOCUMENTS
+from corpusmill.pipeline.engine.attempts import ATTEMPTS
 from corpusmill.pipeline.engine.files import Files, Task
-from corpusmill.pipeline.engine.local import ATTEMPTS, LocalRunner
+from corpusmill.pipeline.engine.local import LocalRunner
 from corpusmill.pipeline.engine.stage import Stage, Unit
 from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import CorpusmillError, RunError
@@ -58,7 +59,7 @@ def kill_storm(runner: LocalRunner, stop: threading.Event, low: float, high: flo
 
     def storm() -> None:
         while not stop.wait(dice.uniform(low, high)):
-            pids = [w.process.pid for w in list(runner._pool) if w.job is None or w.job[1] < ATTEMPTS]
+            pids = [w.process.pid for w in list(runner._pool) if w.job is None or w.job.attempt < ATTEMPTS]
             if pids:
                 try:
                     os.kill(dice.choice(pids), signal.SIGKILL)
@@ -91,7 +92,7 @@ def test_an_idle_worker_that_was_killed_costs_nothing(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
         assert len(list(runner.run(judge_tasks(tmp_path, 4)))) == 4
-        assert runner.attempts_lost == 0
+        assert runner.queue.lost == 0
 
 
 def test_a_task_that_cannot_be_done_stops_the_run_and_names_stage_and_unit(tmp_path: Path) -> None:

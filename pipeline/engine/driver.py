@@ -15,10 +15,11 @@ from pathlib import Path
 
 from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine import state as states
+from corpusmill.pipeline.engine.attempts import Done
 from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.layout import Inputs, folder_of, group_units, kind_of, rate_of, units_of
-from corpusmill.pipeline.engine.local import Done, Stop
+from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.manifest import (
     HEAD,
     SPENT,

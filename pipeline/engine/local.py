@@ -14,21 +14,14 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import corpusmill
-from corpusmill.pipeline import errors
+from corpusmill.pipeline.engine.attempts import ATTEMPTS, Done, Job, Queue, done_of
 from corpusmill.pipeline.engine.files import Task
-from corpusmill.pipeline.engine.manifest import result_from_json
-from corpusmill.pipeline.engine.stage import Result
-from corpusmill.pipeline.errors import RunError
-
-ATTEMPTS = 3
-"""Tries of a task that dies or raises before it is halved (several units) or the run stops (one unit)."""
+from corpusmill.pipeline.errors import RecipeError, RunError
 
 LONE_THREAD = {
     name: "1"
@@ -42,20 +35,10 @@ LONE_THREAD = {
 } | {"TOKENIZERS_PARALLELISM": "false"}
 
 
-@dataclass(frozen=True)
-class Done:
-    """A finished task: results a unit and what it used (seconds, CPU seconds, peak memory), for the metrics only."""
-
-    task: Task
-    results: list[Result]
-    usage: dict[str, float]
-    attempt: int
-
-
 @dataclass
 class _Worker:
     process: subprocess.Popen[bytes]
-    job: tuple[Task, int] | None = None  # the task in flight and its attempt
+    job: Job | None = None  # in flight
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -89,9 +72,9 @@ class LocalRunner:
 
     def __init__(self, workers: int, log: Path | None = None) -> None:
         if workers < 1:
-            raise errors.RecipeError(f"--workers {workers}: at least 1 is needed")
+            raise RecipeError(f"--workers {workers}: at least 1 is needed")
         self.workers = workers
-        self.attempts_lost = 0
+        self.queue = Queue()
         self._log = log
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
@@ -115,22 +98,23 @@ class LocalRunner:
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         """Run tasks in order, at most one a worker in flight; yields them as they finish."""
-        waiting: deque[tuple[Task, int]] = deque((task, 1) for task in tasks)
+        self.queue.waiting.extend(Job(task) for task in tasks)
         # A worker that dies costs a start; ATTEMPTS a unit and a few idle deaths are the most that an honest run needs.
         self._spawn_limit = (
             self._spawned + self.workers + ATTEMPTS * sum(len(task.units) + 1 for task in tasks) + 50
         )
-        while waiting or any(worker.job for worker in self._pool):
+        while self.queue.waiting or any(worker.job for worker in self._pool):
             if stop is not None and stop.asked:
-                waiting.clear()
+                self.queue.waiting.clear()
             self._reap_idle()
-            self._hand_out(waiting)
+            self._hand_out()
             for worker in self._ready():
-                yield from self._receive(worker, waiting)
+                yield from self._receive(worker)
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
 
-    def _hand_out(self, waiting: deque[tuple[Task, int]]) -> None:
+    def _hand_out(self) -> None:
+        waiting = self.queue.waiting
         while waiting:
             worker = next((w for w in self._pool if w.job is None), None) or self._spawn()
             if worker is None:
@@ -138,7 +122,7 @@ class LocalRunner:
             job = waiting.popleft()
             try:
                 assert worker.process.stdin is not None
-                worker.process.stdin.write(json.dumps(asdict(job[0])).encode() + b"\n")
+                worker.process.stdin.write(json.dumps(asdict(job.task)).encode() + b"\n")
                 worker.process.stdin.flush()
                 worker.job = job
             except (BrokenPipeError, ConnectionResetError):
@@ -148,48 +132,24 @@ class LocalRunner:
     def _ready(self) -> list[_Worker]:
         return [key.data for key, _ in self._selector.select(timeout=0.5)]
 
-    def _receive(self, worker: _Worker, waiting: deque[tuple[Task, int]]) -> Iterator[Done]:
+    def _receive(self, worker: _Worker) -> Iterator[Done]:
         assert worker.process.stdout is not None
         piece = os.read(worker.process.stdout.fileno(), 1 << 20)
+        job = worker.job
         if not piece:
-            job = worker.job
             code = self._drop(worker)
             if job is not None:
-                self.attempts_lost += 1
-                self._again(job, waiting, f"its worker died ({_exit_name(code)})", {})
+                self.queue.failed(job, f"its worker died ({_exit_name(code)})")
             return
         worker.buffer += piece
         if not worker.buffer.endswith(b"\n"):
             return
-        answer: dict[str, Any] = json.loads(worker.buffer)
+        answer = json.loads(worker.buffer)
         worker.buffer.clear()
-        job, worker.job = worker.job, None
+        worker.job = None
         assert job is not None
-        if "error" in answer:
-            error = answer["error"]
-            if error["ours"] and hasattr(errors, error["ours"]):
-                raise getattr(errors, error["ours"])(error["message"])
-            self._again(job, waiting, f"{error['type']}: {error['message']}", error)
-            return
-        yield Done(job[0], [result_from_json(value) for value in answer["results"]], answer["usage"], job[1])
-
-    def _again(
-        self, job: tuple[Task, int], waiting: deque[tuple[Task, int]], why: str, error: dict[str, str]
-    ) -> None:
-        """Another attempt; after the last, halves; a single unit that cannot be done stops the run."""
-        task, attempt = job
-        if attempt < ATTEMPTS:
-            waiting.appendleft((task, attempt + 1))
-        elif len(task.units) > 1:
-            middle = len(task.units) // 2
-            for units in (task.units[middle:], task.units[:middle]):
-                waiting.appendleft((replace(task, units=units), 1))
-        else:
-            trace = error.get("traceback", "")
-            hint = f"\n{trace}" if trace else ""
-            raise RunError(
-                f"stage {task.stage}, unit {task.units[0]['index']}: {why}, in {ATTEMPTS} attempts{hint}"
-            )
+        if self.queue.answered(job, answer):
+            yield done_of(job, answer)
 
     def _spawn(self) -> _Worker | None:
         if len(self._pool) >= self.workers:

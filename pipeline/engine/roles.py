@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from corpusmill.pipeline.engine.attempts import Done
 from corpusmill.pipeline.engine.files import Task
-from corpusmill.pipeline.engine.local import Done, Stop
+from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.manifest import Manifest
 from corpusmill.pipeline.engine.stage import Stage
 

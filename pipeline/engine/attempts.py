@@ -1,0 +1,89 @@
+"""The attempt budget that all runners share: who may try again, in what pieces, and when the run stops.
+
+A crash, a memory kill or an exception is an attempt, of which a task has three; then it is halved until one unit is left, and that unit's
+third failure stops the run with its name. The loss of a node is nobody's fault and is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from corpusmill.pipeline import errors
+from corpusmill.pipeline.engine.files import Task
+from corpusmill.pipeline.engine.manifest import result_from_json
+from corpusmill.pipeline.engine.stage import Result
+from corpusmill.pipeline.errors import RunError
+
+ATTEMPTS = 3
+"""Tries of a task that dies or raises before it is halved (several units) or the run stops (one unit)."""
+
+NODE_LOSSES = 50
+"""Times that a task may lose its node: preemption is normal, a task that takes every node down with it is not."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task on its way: which attempt this is, and how many nodes it has lost."""
+
+    task: Task
+    attempt: int = 1
+    nodes_lost: int = 0
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished task: results a unit and what it used (seconds, CPU seconds, peak memory), for the metrics only."""
+
+    task: Task
+    results: list[Result]
+    usage: dict[str, float]
+    attempt: int
+
+
+def done_of(job: Job, answer: dict[str, Any]) -> Done:
+    """What a worker's answer to a job says."""
+    results = [result_from_json(value) for value in answer["results"]]
+    return Done(job.task, results, answer["usage"], job.attempt)
+
+
+@dataclass
+class Queue:
+    """Jobs that wait, in order; what failed goes first again."""
+
+    waiting: deque[Job] = field(default_factory=deque)
+    lost: int = 0  # attempts that came to nothing, for the metrics
+
+    def failed(self, job: Job, why: str, trace: str = "") -> None:
+        """Another attempt; after the last, halves; a single unit that cannot be done raises RunError."""
+        self.lost += 1
+        units = job.task.units
+        if job.attempt < ATTEMPTS:
+            self.waiting.appendleft(replace(job, attempt=job.attempt + 1))
+        elif len(units) > 1:
+            middle = len(units) // 2
+            for half in (units[middle:], units[:middle]):
+                self.waiting.appendleft(Job(replace(job.task, units=half)))
+        else:
+            place = f"stage {job.task.stage}, unit {units[0]['index']}"
+            raise RunError(f"{place}: {why}, in {ATTEMPTS} attempts" + (f"\n{trace}" if trace else ""))
+
+    def node_lost(self, job: Job, why: str) -> None:
+        """The same attempt again, elsewhere."""
+        self.lost += 1
+        if job.nodes_lost >= NODE_LOSSES:
+            raise RunError(
+                f"stage {job.task.stage}: {why}, and its task has lost {NODE_LOSSES} nodes before: look at the nodes' memory"
+            )
+        self.waiting.appendleft(replace(job, nodes_lost=job.nodes_lost + 1))
+
+    def answered(self, job: Job, answer: dict[str, Any]) -> bool:
+        """Whether the task was done; an error of ours is raised under its own class, any other costs an attempt."""
+        if "error" not in answer:
+            return True
+        error = answer["error"]
+        if error["ours"] and hasattr(errors, error["ours"]):
+            raise getattr(errors, error["ours"])(error["message"])
+        self.failed(job, f"{error['type']}: {error['message']}", error["traceback"])
+        return False
