@@ -168,6 +168,11 @@ def _run_command(commands: Any, name: str, about: str, command: Callable[[argpar
     )
     run.add_argument("recipe", help="a recipe file (.yaml) or the name of a built-in one")
     run.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="on a Ray cluster: its address, auto, or local (started for this run)",
+    )
+    run.add_argument(
         "--out", required=True, help="folder of the run; the same command again goes on where it stopped"
     )
     run.add_argument(
@@ -249,6 +254,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         sample=options.sample,
         limit=options.limit,
         update=options.update,
+        ray=options.ray,
     )
     from corpusmill.jobs.show import closing_lines
 

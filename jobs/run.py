@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import corpusmill
 from corpusmill.jobs.reporter import LineReporter, TerminalReporter
@@ -18,6 +19,9 @@ from corpusmill.pipeline.engine.roles import Reporter
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.ray_runner import RayRunner
 
 
 def cores() -> int:
@@ -34,21 +38,35 @@ def run_recipe(
     limit: int | None = None,
     update: bool = False,
     reporter: Reporter | None = None,
+    ray: str | None = None,
 ) -> Run:
-    """Run `recipe` into `out` with local workers (default: one a core); the same call again finishes what was interrupted."""
+    """Run `recipe` into `out`; the same call again finishes what was interrupted.
+
+    Local workers by default (one a core); `ray` is the address of a cluster, `auto`, or `local` for one just for this run.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecipeError(f"--out {out}: this folder cannot be made: {error.strerror}") from None
+    if ray is not None:
+        out = out.resolve()  # nodes may have another current folder
     own = reporter or default_reporter(explain=update)
     keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
-        with Stop() as stop, LocalRunner(workers or cores(), log=out / "metrics" / "workers.log") as runner:
+        with Stop() as stop, _runner(out, workers, ray) as runner:
             Driver(out, recipe, runner, own, sample=sample, limit=limit, update=update, stop=stop).run()
     finally:
         if isinstance(own, TerminalReporter):
             own.close()
     return Run(out)
+
+
+def _runner(out: Path, workers: int | None, ray: str | None) -> LocalRunner | RayRunner:
+    if ray is None:
+        return LocalRunner(workers or cores(), log=out / "metrics" / "workers.log")
+    from corpusmill.pipeline.engine.ray_runner import RayRunner
+
+    return RayRunner(ray, out, workers)
 
 
 def default_reporter(explain: bool = False) -> Reporter:
