@@ -30,7 +30,7 @@ from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskI
 from corpusmill.pipeline.errors import BudgetError
 
 NODE_BYTES = 210
-EDGE_BYTES = 48
+EDGE_BYTES = 56
 """Measured with 4 million documents, and with 8 million edges: files mapped, tables, arrays and the slices written."""
 
 KEPT, EXACT, NEAR = 0, 1, 2
@@ -40,7 +40,7 @@ OUTCOMES = pa.schema(
         ("number", pa.uint64()),
         ("outcome", pa.uint8()),  # KEPT, EXACT or NEAR
         ("kept_id", pa.binary(16)),  # null when the document is kept
-        ("score", pa.float32()),  # similarity with that document; null when kept
+        ("score", pa.float64()),  # similarity with that document; null when kept
         ("cluster", pa.uint64()),
         ("cluster_size", pa.uint32()),
     ]
@@ -165,7 +165,7 @@ def joined_outcomes(copies: pa.Table, near: pa.Table) -> pa.Table:
     outcome = np.where(leader_fell, NEAR, np.where(leads, KEPT, EXACT)).astype(np.uint8)
     falls_to_leader = ~leads & ~leader_fell
     kept_id = pc.if_else(pa.array(falls_to_leader), copies["leader_id"], fate["kept_id"])
-    score = pc.if_else(pa.array(falls_to_leader), pa.scalar(1.0, pa.float32()), fate["score"])
+    score = pc.if_else(pa.array(falls_to_leader), pa.scalar(1.0, pa.float64()), fate["score"])
     members = [
         copies["number"],
         pa.array(outcome),

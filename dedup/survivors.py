@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from numba import njit
-from numba.types import Array, float32, int64, uint32, uint64, void
+from numba.types import Array, float64, int64, uint32, uint64, void
 
 from corpusmill.pipeline.binary import U32, U64
 
 _U32 = uint32[::1]
 _U32_IN = Array(uint32, 1, "C", readonly=True)
 _U64_IN = Array(uint64, 1, "C", readonly=True)
-_F32_IN = Array(float32, 1, "C", readonly=True)
+_F64_IN = Array(float64, 1, "C", readonly=True)
 
 NOBODY = 0xFFFFFFFF
 
@@ -31,12 +31,12 @@ class Decision:
 
     kept: npt.NDArray[np.bool_]
     by: U32
-    score: npt.NDArray[np.float32]
+    score: npt.NDArray[np.float64]
     cluster: U64
     size: U32
 
 
-def decide(first: U32, second: U32, score: npt.NDArray[np.float32], content: U64, copies: U32) -> Decision:
+def decide(first: U32, second: U32, score: npt.NDArray[np.float64], content: U64, copies: U32) -> Decision:
     """`first` and `second` are positions in `content`. A cluster is named by its least content, its size counts exact copies."""
     count = len(content)
     root = np.arange(count, dtype=np.uint32)
@@ -47,7 +47,7 @@ def decide(first: U32, second: U32, score: npt.NDArray[np.float32], content: U64
     order = np.argsort(first, kind="stable").astype(np.uint32)
     offsets = np.zeros(count + 1, np.int64)
     offsets[1:] = np.cumsum(np.bincount(first, minlength=count))
-    by, best = np.full(count, NOBODY, np.uint32), np.zeros(count, np.float32)
+    by, best = np.full(count, NOBODY, np.uint32), np.zeros(count, np.float64)
     stay(second[order], score[order], offsets, content, by, best)
     return Decision(by == NOBODY, by, best, cluster[root], size[root])
 
@@ -75,7 +75,7 @@ def components(first, second, root):
 
 
 @njit(
-    void(_U32_IN, _F32_IN, Array(int64, 1, "C", readonly=True), _U64_IN, _U32, float32[::1]),
+    void(_U32_IN, _F64_IN, Array(int64, 1, "C", readonly=True), _U64_IN, _U32, float64[::1]),
     nogil=True,
     cache=True,
 )

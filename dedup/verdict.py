@@ -48,7 +48,7 @@ VERDICT = pa.schema(
         ),
         pa.field(
             "score",
-            pa.float32(),
+            pa.float64(),
             metadata={"about": "Jaccard similarity of their sets of shingles, at_least to 1"},
         ),
         pa.field(

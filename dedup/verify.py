@@ -42,7 +42,7 @@ SETS = pa.schema(
         ("shingles", pa.large_list(pa.field("item", pa.uint64(), nullable=False))),  # sorted, each once
     ]
 )
-EDGES = pa.schema([("first", pa.uint64()), ("second", pa.uint64()), ("score", pa.float32())])
+EDGES = pa.schema([("first", pa.uint64()), ("second", pa.uint64()), ("score", pa.float64())])
 NODES = pa.schema([field for field in SETS if field.name != "shingles"])
 PARTS_FILE = "parts.json"
 
@@ -151,7 +151,7 @@ class Edges(SetOperation):
             for batch in gather(io, stage, names, unit.index)
         ]
         edges = pa.table(
-            [pa.array(first[kept]), pa.array(second[kept]), pa.array(score[kept].astype(np.float32))],
+            [pa.array(first[kept]), pa.array(second[kept]), pa.array(score[kept])],
             schema=EDGES,
         )
         io.write_arrow(file_name(unit.index), edges.combine_chunks().to_batches(), EDGES)

@@ -24,7 +24,7 @@ def decided(count: int, edges: list[tuple[int, int, float]], rank: list[int]) ->
     """`rank[x]` is the place of x in survivor order; edges are pointed accordingly."""
     pointed = [(a, b, s) if rank[a] < rank[b] else (b, a, s) for a, b, s in edges if a != b]
     first, second = (np.array([edge[i] for edge in pointed], np.uint32) for i in (0, 1))
-    score = np.array([edge[2] for edge in pointed], np.float32)
+    score = np.array([edge[2] for edge in pointed], np.float64)
     content = np.array([1000 + rank[x] for x in range(count)], np.uint64)
     return decide(first, second, score, content, np.ones(count, np.uint32))
 
@@ -44,7 +44,7 @@ def test_laws_of_survival(graph: tuple[int, list[tuple[int, int, float]], list[i
         }
         assert decision.kept[x] == (not stays_near)  # falls exactly when a better similar one stays
         if stays_near:
-            assert decision.score[x] == np.float32(max(stays_near.values()))
+            assert decision.score[x] == np.float64(max(stays_near.values()))
             assert scores[x, int(decision.by[x])] == max(stays_near.values())
         else:
             assert decision.by[x] == NOBODY
@@ -95,7 +95,7 @@ def test_copies_count_in_the_size_of_a_cluster() -> None:
     decision = decide(
         one,
         np.array([1], np.uint32),
-        np.array([0.9], np.float32),
+        np.array([0.9], np.float64),
         np.array([5, 9], np.uint64),
         np.array([3, 2], np.uint32),
     )
@@ -104,5 +104,5 @@ def test_copies_count_in_the_size_of_a_cluster() -> None:
 
 def test_no_documents_no_decision() -> None:
     none = np.empty(0, np.uint32)
-    decision = decide(none, none, np.empty(0, np.float32), np.empty(0, np.uint64), none)
+    decision = decide(none, none, np.empty(0, np.float64), np.empty(0, np.uint64), none)
     assert len(decision.kept) == 0
