@@ -118,6 +118,27 @@ def test_a_changed_input_is_refused_and_named(
     assert "input changed: library.jsonl.gz (library)" in refused.stderr
 
 
+def test_an_input_that_comes_or_goes_leaves_the_partitions_of_the_others_as_they_are(
+    crawl: Path, recipe: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    both, other = inputs(crawl), tmp_path / "other.jsonl"
+    other.write_text((crawl / "truth.jsonl").read_text().replace('"url"', '"text"'))
+    out, fresh = tmp_path / "out", tmp_path / "fresh"
+    copy_of(undisturbed, out)
+    three = [*both, "--input", f"also={other}"]  # sorted before the others: all partitions get another number
+    grown = corpusmill("run", recipe, "--out", out, *three, "--update")
+    began = {event["stage"]: event for event in events(grown) if event["event"] == "stage_began"}
+    for stage in ("documents", "ledger.extract", "filter.language", "filter.measures", "dedup.signatures"):
+        assert began[stage]["units"] - began[stage]["done"] == 1, stage
+    corpusmill("run", recipe, "--out", fresh, *three)
+    new, wanted = hashes(out), hashes(fresh)
+    assert {name: new[name] for name in wanted} == wanted
+    assert "0 findings" in corpusmill("verify", out).stdout
+    corpusmill("run", recipe, "--out", out, *both, "--update")
+    back, wanted = hashes(out), hashes(undisturbed)
+    assert {name: back[name] for name in wanted} == wanted
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

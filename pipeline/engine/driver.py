@@ -15,6 +15,7 @@ from pathlib import Path
 
 from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine import state as states
+from corpusmill.pipeline.engine.adopt import adopt
 from corpusmill.pipeline.engine.attempts import Done
 from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
@@ -29,6 +30,7 @@ from corpusmill.pipeline.engine.manifest import (
     drop_commits,
     read_commits,
     read_manifest,
+    write_commit,
     write_manifest,
 )
 from corpusmill.pipeline.engine.roles import Reporter, Runner
@@ -186,6 +188,7 @@ class Driver:
         done = {unit: result for unit, result in self._standing(folder).items() if unit in units}
         for unit in damaged_units(folder, done):
             del done[unit]
+        done.update(self._adopt(stage, [unit for index, unit in sorted(units.items()) if index not in done]))
         todo = [unit for index, unit in sorted(units.items()) if index not in done]
         self.reporter.stage_began(stage, len(units), len(done))
         if todo:
@@ -207,6 +210,14 @@ class Driver:
         ingredients = {**self._own[stage.name], "reads": dict(reads)}
         self.manifests[stage.name] = write_manifest(folder, stage.name, print_of, ingredients, done, sealed)
         self._publish(stage)
+
+    def _adopt(self, stage: Stage, units: Sequence[Unit]) -> dict[int, Result]:
+        """Units that the run in force has made from the same bytes, whatever their number was there."""
+        folder, own = self.folders[stage.name], self._own[stage.name]
+        found = adopt(self.out, stage, folder, own, units, self.manifests, self._inputs.files, self._old)
+        if found:
+            write_commit(self.out / folder, [found[unit] for unit in sorted(found)])
+        return found
 
     def _standing(self, folder: Path) -> dict[int, Result]:
         """Units that are done: by commits, or by a manifest some of whose files were lost."""
