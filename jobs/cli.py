@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from corpusmill import __version__
+from corpusmill.jobs import submit
 from corpusmill.pipeline.errors import CorpusmillError, RecipeError
 
 STAGE_COMMANDS = {
@@ -31,6 +32,7 @@ STAGE_COMMANDS = {
 HOW = {
     "run": "Every threshold is the recipe's; `corpusmill recipe NAME` prints a built-in one to begin with.",
     "extract": "Only this stage of the recipe.",
+    "submit": "All stages, with the driver on the cluster; submitted again, the run goes on where it stopped.",
 }
 ALONE = "With --input only this stage of the recipe, on those documents; without, the recipe's inputs and stages up to this one."
 """What a command of one stage does with the others of the recipe."""
@@ -92,6 +94,9 @@ def parser() -> argparse.ArgumentParser:
     _run_command(commands, "run", "all stages of a recipe", command_run)
     for name, about in STAGE_COMMANDS.items():
         _run_command(commands, name, about, command_stage)
+    submit.add_options(
+        _run_command(commands, "submit", "run a recipe as a job of a Ray cluster", command_submit)
+    )
 
     recipe = commands.add_parser("recipe", help="print a built-in recipe, to begin one's own with")
     recipe.add_argument("name", nargs="?", help="without a name: the list of them")
@@ -162,16 +167,19 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _run_command(commands: Any, name: str, about: str, command: Callable[[argparse.Namespace], int]) -> None:
-    run = commands.add_parser(
+def _run_command(
+    commands: Any, name: str, about: str, command: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    run: argparse.ArgumentParser = commands.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}. {HOW.get(name, ALONE)}"
     )
     run.add_argument("recipe", help="a recipe file (.yaml) or the name of a built-in one")
-    run.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="on a Ray cluster: its address, auto, or local (started for this run)",
-    )
+    if name != "submit":
+        run.add_argument(
+            "--ray",
+            metavar="ADDRESS",
+            help="on a Ray cluster: its address, auto, or local (started for this run)",
+        )
     run.add_argument(
         "--out", required=True, help="folder of the run; the same command again goes on where it stopped"
     )
@@ -196,6 +204,7 @@ def _run_command(commands: Any, name: str, about: str, command: Callable[[argpar
         "--update", action="store_true", help="accept a changed recipe or input; what still fits is reused"
     )
     run.set_defaults(command=command, stage=name)
+    return run
 
 
 def need_pipeline() -> None:
@@ -212,6 +221,11 @@ def command_run(options: argparse.Namespace) -> int:
 
     need_pipeline()
     return _run(options, load_recipe(options.recipe))
+
+
+def command_submit(options: argparse.Namespace) -> int:
+    need_pipeline()
+    return submit.command_submit(options)
 
 
 def command_recipe(options: argparse.Namespace) -> int:
