@@ -20,10 +20,11 @@ define install
 	@touch $@
 endef
 
-.PHONY: help setup model demo test lint types check clean
+.PHONY: help setup model demo demo-ray test lint types check clean
 
 help:
 	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
+	@echo "make demo-ray   the same as a job of a Ray started for it, its files compared with those of a local run (two minutes)"
 	@echo "make test    set up, run the tests"
 	@echo "make check   lint, types and tests;  make clean removes the environment and all outputs"
 
@@ -54,6 +55,11 @@ model: $(VENV)/.pipeline
 
 demo: model
 	@$(BIN)/corpusmill demo --out $(DEMO_OUT) --workers $(WORKERS)
+
+# Anew each time: files that stood would be reused, and equal without a run.
+demo-ray: model
+	@rm -rf $(DEMO_OUT)/on-ray
+	@$(BIN)/python -m corpusmill.jobs.demo_ray --out $(DEMO_OUT)/on-ray --workers $(WORKERS)
 
 test: $(VENV)/.test $(VENV)/.torch
 	@$(BIN)/corpusmill model get lid.176 || echo "the language model cannot be had here: its tests will be skipped"

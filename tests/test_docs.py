@@ -35,7 +35,7 @@ def test_python_examples_compile_and_import_names_that_exist(path: Path) -> None
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_commands_name_make_targets_and_subcommands_that_exist(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for body in fences(path, "sh", "bash", "console"):
         for line in body.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
