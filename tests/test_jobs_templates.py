@@ -102,6 +102,14 @@ def test_the_containerfile_copies_and_installs_what_the_clone_has() -> None:
     steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     assert {step[0] for step in steps} <= {"FROM", "RUN", "COPY", "USER", "WORKDIR", "ENV"}
     assert [step[1] for step in steps if step[0] == "FROM"] == ["python:3.12-slim"]
+    copied = [words[:-1] for words in (step[1].split() for step in steps if step[0] == "COPY")]
+    names = {name for words in copied for name in words}
+    assert all((ROOT / name).exists() for name in names)
+    assert {
+        "pyproject.toml",
+        "corpusmill",
+        *(path.name for path in (ROOT / "corpusmill").iterdir() if path.is_symlink()),
+    } <= names
     install = next(step[1] for step in steps if "pip install" in step[1])
     assert "PIP_CONSTRAINT=/src/constraints.txt" in install and "/src[pipeline]" in install
     assert f"corpusmill:{__version__} " in text("Containerfile")
