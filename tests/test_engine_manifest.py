@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,30 @@ def test_a_manifest_whose_table_was_changed_does_not_stand(tmp_path: Path) -> No
     assert read_manifest(tmp_path) is None
 
 
+def test_a_head_with_any_bit_flipped_does_not_stand(tmp_path: Path) -> None:
+    write_manifest(tmp_path, "s", "f", {"reads": {"documents": "é"}}, {0: result(0)}, {"seal": b"x"})
+    head = tmp_path / "_manifest.json"
+    data = head.read_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        head.write_bytes(flipped)
+        assert read_manifest(tmp_path) is None, bytes(flipped)
+    head.write_bytes(data)
+    assert read_manifest(tmp_path) is not None
+
+
+def test_a_commit_that_was_cut_or_changed_counts_for_nothing(tmp_path: Path) -> None:
+    write_commit(tmp_path, [result(0)])
+    write_commit(tmp_path, [result(1)])
+    (path, _) = sorted((tmp_path / "_commits").iterdir())
+    data = path.read_bytes()
+    for damaged in (b"", data[:-1], data.replace(b'"unit":0', b'"unit":2')):
+        assert damaged != data
+        path.write_bytes(damaged)
+        assert read_commits(tmp_path) == {1: result(1)}
+
+
 def test_missing_and_cut_files_are_seen(tmp_path: Path) -> None:
     (tmp_path / "part-0").write_bytes(b"abc")
     (tmp_path / "part-1").write_bytes(b"ab")
@@ -80,6 +105,18 @@ def test_a_sweep_takes_what_dead_writers_left_and_nothing_of_the_living(tmp_path
     assert len(list(tmp_path.iterdir())) == 2
     sweep(tmp_path)
     assert list(tmp_path.iterdir()) == [living]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="/proc says who is a zombie")
+def test_a_writer_that_ended_and_was_never_waited_for_is_dead(tmp_path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", ""])
+    while "Z" not in Path(f"/proc/{writer.pid}/stat").read_text().rpartition(")")[2]:
+        time.sleep(0.01)
+    left = tmp_path / f".tmp-{os.uname().nodename}-{writer.pid}-0-part"
+    left.write_bytes(b"half")
+    sweep(tmp_path)
+    assert not left.exists()
+    writer.wait()
 
 
 def test_tasks_are_consecutive_units_and_small_runs_still_feed_all_workers() -> None:

@@ -10,6 +10,7 @@ Data without a commit is garbage. Commits go when the manifest stands. Only the 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections import Counter
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpusmill.pipeline.engine.stage import FileRecord, Result
-from corpusmill.pipeline.engine.store import hash_bytes, put, remove_tree
+from corpusmill.pipeline.engine.store import files_below, hash_bytes, put, remove_tree
 
 TABLE = "_manifest.parquet"
 HEAD = "_manifest.json"
@@ -105,14 +106,18 @@ def write_commit(folder: Path, results: list[Result], again: int = 0) -> None:
 
 
 def read_commits(folder: Path) -> dict[int, Result]:
-    """Unit -> result of all tasks that finished, by one listing."""
+    """Unit -> result of all tasks that finished, by one listing; a record that was cut or changed counts for nothing.
+
+    One that goes between listing and reading was dropped by another driver, whose manifest stands: its units are done once more.
+    """
     done: dict[int, Result] = {}
-    commits = folder / COMMITS
-    if commits.is_dir():
-        for path in sorted(commits.glob("[!.]*.json")):
-            for value in json.loads(path.read_bytes()):
-                result = result_from_json(value)
-                done[result.unit] = result
+    for path in sorted(files_below(folder / COMMITS)):
+        if path.suffix != ".json" or path.name.startswith("."):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            body = path.read_bytes()
+            if path.stem.endswith(f"-{hash_bytes(body)[:12]}"):
+                done.update((value["unit"], result_from_json(value)) for value in json.loads(body))
     return done
 
 
@@ -158,6 +163,7 @@ def write_manifest(
         "content": content,
         "table_xxh3": hash_bytes(buffer.getvalue()),
     }
+    head["head_xxh3"] = hash_bytes(canonical(head))
     put(folder / HEAD, json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
     drop_commits(folder)
     return Manifest(
@@ -166,16 +172,16 @@ def write_manifest(
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a finished stage; None when there is none or when table and head do not belong together."""
-    head_path, table_path = folder / HEAD, folder / TABLE
-    if not (head_path.is_file() and table_path.is_file()):
-        return None
-    data = table_path.read_bytes()
+    """The manifest of a finished stage; None when there is none or when table or head is not as it was written."""
     try:
-        head = json.loads(head_path.read_bytes())
+        data, head = (folder / TABLE).read_bytes(), json.loads((folder / HEAD).read_bytes())
+    except FileNotFoundError:
+        return None
     except ValueError:  # cut or overwritten: not by us, the stage is made again
         return None
-    if not isinstance(head, dict) or hash_bytes(data) != head.get("table_xxh3"):
+    if not isinstance(head, dict) or head.pop("head_xxh3", None) != hash_bytes(canonical(head)):
+        return None
+    if hash_bytes(data) != head["table_xxh3"]:
         return None
     results = {}
     # No Arrow threads: one that still holds these Python bytes when the interpreter ends aborts the process (seen in 1 of 10).
@@ -190,9 +196,10 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 def damaged_units(folder: Path, results: Mapping[int, Result]) -> list[int]:
     """Units with a file that is missing or has another length than its record (contents are checked by `corpusmill verify`)."""
-    sizes = {
-        str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
-    }
+    sizes = {}
+    for path in files_below(folder):
+        with contextlib.suppress(FileNotFoundError):  # another driver's temporary file
+            sizes[str(path.relative_to(folder))] = path.stat().st_size
     return [
         unit
         for unit, result in results.items()

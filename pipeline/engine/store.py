@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import xxhash
@@ -61,20 +62,30 @@ def put(path: Path, data: bytes | memoryview) -> None:
 def sweep(folder: Path) -> None:
     """Remove what killed writers left below `folder`: temporary files of this host whose process is gone."""
     ours = f"{TEMPORARY}{os.uname().nodename}-"
-    for path in folder.rglob(f"{TEMPORARY}*") if folder.is_dir() else ():
+    for path in files_below(folder):
         pid = path.name.removeprefix(ours).partition("-")[0]
         if path.name.startswith(ours) and pid.isdigit() and not _alive(int(pid)):
             path.unlink(missing_ok=True)
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """All files; folders that another driver removes meanwhile are passed over (`rglob` raises)."""
+    for where, _, names in os.walk(folder):
+        yield from (Path(where, name) for name in names)
+
+
 def _alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody waited for (init is not always there to) does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):  # no Linux, or it has just gone
+        return True
 
 
 def remove_tree(folder: Path) -> None:
