@@ -102,6 +102,17 @@ def test_a_task_that_cannot_be_done_stops_the_run_and_names_stage_and_unit(tmp_p
         list(runner.run(tasks))
 
 
+def test_a_runner_whose_run_failed_holds_nothing_of_it(tmp_path: Path) -> None:
+    make_documents(tmp_path, 8)
+    with LocalRunner(2) as runner:
+        with pytest.raises(RunError):
+            list(runner.run([*judge_tasks(tmp_path / "nowhere", 1), *judge_tasks(tmp_path, 8)]))
+        answers = Counter(
+            result.unit for done in runner.run(judge_tasks(tmp_path, 3)) for result in done.results
+        )
+    assert answers == Counter(range(3))
+
+
 def test_our_own_errors_keep_their_class_across_the_pipe(tmp_path: Path) -> None:
     make_documents(tmp_path, 1)
     (task,) = judge_tasks(tmp_path, 1)

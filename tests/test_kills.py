@@ -1,14 +1,22 @@
 """kill -9 of the driver and of workers in the middle of stages: the same command finishes, with the bytes of an undisturbed run."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from runs import command, corpusmill, hashes, inputs
+
+from corpusmill.jobs.reporter import LineReporter
+from corpusmill.pipeline.engine.driver import Driver
+from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.recipe import load_recipe
 
 OTHERS = ("ledger.extract", "filter.measures", "dedup.signatures", "dedup.clusters", "shard.scatter", "mix")
 STAGES = (
@@ -93,3 +101,33 @@ def test_an_interrupt_stops_after_the_commits_in_flight_and_the_same_command_goe
     assert list((out / "text" / "documents").glob("*/_commits/*.json"))
     corpusmill("run", recipe, "--out", out, *inputs(crawl))
     assert hashes(out) == hashes(undisturbed)
+
+
+class Overtaken:
+    """A runner whose tasks fail because another driver has done all and removed what they read."""
+
+    workers = 1
+
+    def __init__(self, other: Path, out: Path) -> None:
+        self.other, self.out = other, out
+
+    def run(self, *_: object) -> Iterator[object]:
+        shutil.copytree(self.other, self.out, dirs_exist_ok=True)
+        raise RunError("a file is gone")
+        yield
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_driver_that_another_overtook_takes_what_that_one_made_or_says_what_failed(
+    finished: bool, undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    other, out = tmp_path / "other", tmp_path / "out"
+    shutil.copytree(undisturbed, other)
+    if not finished:
+        for head in other.glob("text/documents/*/_manifest.json"):
+            head.unlink()
+    of = load_recipe(recipe).with_inputs([value for value in inputs(crawl) if value != "--input"])
+    out.mkdir()
+    with contextlib.nullcontext() if finished else pytest.raises(RunError, match="a file is gone"):
+        Driver(out, of, Overtaken(other, out), LineReporter()).run()  # type: ignore[arg-type]
+        assert hashes(out) == hashes(undisturbed)

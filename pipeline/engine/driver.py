@@ -146,10 +146,26 @@ class Driver:
             self._publish(stage)
             self.reporter.stage_ended(stage, manifest, time.perf_counter() - started, True, why)
             return
-        self._make(stage, print_of, reads)
+        others = self._make_or_take(stage, print_of, reads)
         self.reporter.stage_ended(
-            stage, self.manifests[stage.name], time.perf_counter() - started, False, why
+            stage, self.manifests[stage.name], time.perf_counter() - started, others, why
         )
+
+    def _make_or_take(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> bool:
+        """Make the stage; whether another driver on this OUT did meanwhile.
+
+        It may then have removed the temporary files that our tasks still read: what failed them is no failure if the stage stands.
+        """
+        try:
+            self._make(stage, print_of, reads)
+            return False
+        except (RunError, OSError):
+            made = read_manifest(self.out / self.folders[stage.name])
+            if made is None or self._damaged(stage, made):
+                raise
+        self.manifests[stage.name] = made
+        self._publish(stage)
+        return True
 
     def _why(self, stage: Stage) -> list[str]:
         """In words, how the stage differs from the one that was in force; [] when it does not."""

@@ -103,13 +103,18 @@ class LocalRunner:
         self._spawn_limit = (
             self._spawned + self.workers + ATTEMPTS * sum(len(task.units) + 1 for task in tasks) + 50
         )
-        while self.queue.waiting or any(worker.job for worker in self._pool):
-            if stop is not None and stop.asked:
-                self.queue.waiting.clear()
-            self._reap_idle()
-            self._hand_out()
-            for worker in self._ready():
-                yield from self._receive(worker)
+        try:
+            while self.queue.waiting or any(worker.job for worker in self._pool):
+                if stop is not None and stop.asked:
+                    self.queue.waiting.clear()
+                self._reap_idle()
+                self._hand_out()
+                for worker in self._ready():
+                    yield from self._receive(worker)
+        finally:  # nothing is left unless an error or the caller ended this early
+            self.queue.waiting.clear()
+            for worker in [worker for worker in self._pool if worker.job]:
+                self._drop(worker)
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
 

@@ -55,15 +55,20 @@ class RayRunner:
         """Run tasks in order; yields them as they finish."""
         self.queue.waiting.extend(Job(task) for task in tasks)
         flying: dict[Any, Job] = {}
-        while self.queue.waiting or flying:
-            if stop is not None and stop.asked:
-                self.queue.waiting.clear()
-            while self.queue.waiting and len(flying) < IN_FLIGHT_PER_SLOT * self.workers:
-                job = self.queue.waiting.popleft()
-                flying[self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()))] = job
-            ready, _ = self._ray.wait(list(flying), num_returns=1, timeout=0.5) if flying else ([], [])
-            for reference in ready:
-                yield from self._receive(reference, flying.pop(reference))
+        try:
+            while self.queue.waiting or flying:
+                if stop is not None and stop.asked:
+                    self.queue.waiting.clear()
+                while self.queue.waiting and len(flying) < IN_FLIGHT_PER_SLOT * self.workers:
+                    job = self.queue.waiting.popleft()
+                    flying[self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()))] = job
+                ready, _ = self._ray.wait(list(flying), num_returns=1, timeout=0.5) if flying else ([], [])
+                for reference in ready:
+                    yield from self._receive(reference, flying.pop(reference))
+        finally:  # nothing is left unless an error or the caller ended this early
+            self.queue.waiting.clear()
+            for reference in flying:
+                self._ray.cancel(reference, force=True)
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
 
