@@ -9,6 +9,9 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/pyt
 WORKERS ?= 2
 comma := ,
 DEMO_OUT ?= demo-out
+ROUNDS ?= 20
+SEED ?= 1
+RAY_ROUNDS ?= 0
 
 # uv installs in seconds what takes pip minutes; pip does it where uv cannot be had.
 define install
@@ -20,12 +23,13 @@ define install
 	@touch $@
 endef
 
-.PHONY: help setup model demo demo-ray test lint types check clean
+.PHONY: help setup model demo demo-ray test chaos lint types check clean
 
 help:
 	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
 	@echo "make demo-ray   the same as a job of a Ray started for it, its files compared with those of a local run (two minutes)"
 	@echo "make test    set up, run the tests"
+	@echo "make chaos   kill and damage runs on purpose; ROUNDS=20 SEED=1 RAY_ROUNDS=0"
 	@echo "make check   lint, types and tests;  make clean removes the environment and all outputs"
 
 $(BIN)/python:
@@ -64,6 +68,10 @@ demo-ray: model
 test: $(VENV)/.test $(VENV)/.torch
 	@$(BIN)/corpusmill model get lid.176 || echo "the language model cannot be had here: its tests will be skipped"
 	@$(BIN)/python -m pytest -q -m "not slow" $(TESTS)
+
+# Runs that are killed, stopped and damaged on purpose: the same command has to finish with the bytes of an undisturbed one.
+chaos: $(VENV)/.test
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED) --ray $(RAY_ROUNDS)
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff format --check .
