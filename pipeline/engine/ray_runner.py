@@ -65,10 +65,8 @@ class RayRunner:
                 ready, _ = self._ray.wait(list(flying), num_returns=1, timeout=0.5) if flying else ([], [])
                 for reference in ready:
                     yield from self._receive(reference, flying.pop(reference))
-        finally:  # nothing is left unless an error or the caller ended this early
+        finally:  # nothing is left unless an error or the caller ended this early; what flies ends with the driver
             self.queue.waiting.clear()
-            for reference in flying:
-                self._ray.cancel(reference, force=True)
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
 

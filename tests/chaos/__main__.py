@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from chaos.rounds import Outcome, kind_of, play
 
 def main() -> int:
     options = parser().parse_args()
+    # Ended from outside, it still takes its mounts, clusters and runs with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="corpusmill-chaos-", dir=options.folder))
     ground = make_ground(folder)
     problems = ground.learn()
