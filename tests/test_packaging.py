@@ -104,7 +104,7 @@ def tracked() -> list[Path]:
 
 def test_no_file_names_a_machine_or_a_package_registry() -> None:
     forbidden = re.compile(
-        rb"(?<![\w.])/(?:home|Users|root|work|opt)/\w|(?:pypi\.org|pythonhosted\.org|registry\.npmjs\.org|/simple/)|(?:index-url|find-links) *[= ]"
+        rb"(?<![\w.])/(?:h[o]me|U[s]ers|r[o]ot|w[o]rk|o[p]t)/\w|(?:p[y]pi\.org|python[h]osted\.org|registry\.n[p]mjs\.org|/s[i]mple/)|(?:index-url|find-links) *[= ]"
     )
     for path in tracked():
         if path == Path(__file__).resolve():
