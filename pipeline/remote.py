@@ -1,0 +1,99 @@
+"""Addresses of object stores: `s3://bucket/key` and `gs://bucket/key`, opened with pyarrow's own clients.
+
+Where a store is and how to reach it comes from the environment, as with every S3 tool: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
+AWS_DEFAULT_REGION, and the credentials chain (variables, files, instance roles). An input may name another endpoint or region, since a public
+crawl and an own bucket are seldom in one place. Credentials are never taken from an address, and `redacted` keeps them out of all text.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from corpusmill.pipeline.errors import RecipeError
+
+BUCKETS = ("s3", "gs")
+WEB = ("http", "https")
+
+CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 8
+"""Patience with a store: pyarrow's own (1 s, 3 s, 3 attempts) gives up on a busy one."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach a store: `endpoint` (http[s]://host[:port]) and `region`; None takes the environment's. `anonymous` signs nothing."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    anonymous: bool = False
+
+
+def scheme_of(path: str) -> str:
+    """`s3`, `gs`, `http`, `https`, or "" for a path on this machine; any other is an error that lists these."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", path)
+    if found is None:
+        return ""
+    scheme = found[1].lower()
+    if scheme not in (*BUCKETS, *WEB):
+        raise RecipeError(
+            f"{redacted(path)}: {scheme}:// is not known; s3://, gs://, https:// and local paths are"
+        )
+    return scheme
+
+
+def bucket_path(url: str) -> str:
+    """`bucket/key` of an s3:// or gs:// address; credentials, queries and `..` in it are refused."""
+    scheme, _, path = url.partition("://")
+    if "@" in path.split("/", 1)[0]:
+        raise RecipeError(
+            f"{redacted(url)}: credentials do not belong into an address; they come from the environment (AWS_ACCESS_KEY_ID, ~/.aws, roles)"
+        )
+    bucket, _, key = path.partition("/")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", bucket) or any(
+        part in ("..", ".") for part in key.split("/")
+    ):
+        raise RecipeError(f"{redacted(url)}: {scheme}://BUCKET/KEY is needed")
+    return path
+
+
+@functools.cache
+def filesystem(scheme: str, access: Access = Access()) -> Any:
+    """The client of a store, one a process and access: it keeps its connections."""
+    from pyarrow import fs
+
+    if scheme == "gs":
+        return fs.GcsFileSystem(anonymous=access.anonymous, endpoint_override=access.endpoint)
+    endpoint = access.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    region = (
+        access.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    )
+    where = urlsplit(endpoint) if endpoint else None
+    if where is not None and (where.scheme not in WEB or not where.hostname):
+        raise RecipeError(f"endpoint {redacted(endpoint or '')}: http[s]://HOST[:PORT] is needed")
+    return fs.S3FileSystem(
+        anonymous=access.anonymous,
+        region=region,
+        scheme=where.scheme if where else "https",
+        endpoint_override=where.netloc if where else None,
+        connect_timeout=CONNECT_SECONDS,
+        request_timeout=REQUEST_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+    )
+
+
+SECRET_NAMES = re.compile(r"(SECRET|TOKEN|PASSWORD|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE)
+SECRET_MINIMUM = 8  # characters; shorter values would blank out ordinary words
+
+
+def redacted(text: str) -> str:
+    """`text` without user:password@ and queries of addresses, and without the value of any secret in the environment."""
+    text = re.sub(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]*@", r"\1***@", text, flags=re.IGNORECASE)
+    text = re.sub(r"(\bhttps?://[^\s?#'\"]*)\?[^\s'\"]*", r"\1?***", text, flags=re.IGNORECASE)
+    for name, value in os.environ.items():
+        if SECRET_NAMES.search(name) and len(value) >= SECRET_MINIMUM and not value.startswith("/"):
+            text = text.replace(value, "***")
+    return text
