@@ -60,28 +60,34 @@ def bucket_path(url: str) -> str:
     return path
 
 
-@functools.cache
 def filesystem(scheme: str, access: Access = Access()) -> Any:
-    """The client of a store, one a process and access: it keeps its connections."""
+    """The client of a store, one a process, place and access: it keeps its connections."""
+    environment = os.environ
+    endpoint, region = access.endpoint, access.region
+    if scheme == "s3":
+        endpoint = endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+        region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    return _client(scheme, endpoint or None, region or "us-east-1", access.anonymous)
+
+
+@functools.cache
+def _client(scheme: str, endpoint: str | None, region: str, anonymous: bool) -> Any:
     from pyarrow import fs
 
     if scheme == "gs":
-        return fs.GcsFileSystem(anonymous=access.anonymous, endpoint_override=access.endpoint)
-    endpoint = access.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    region = (
-        access.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    )
+        return fs.GcsFileSystem(anonymous=anonymous, endpoint_override=endpoint)
     where = urlsplit(endpoint) if endpoint else None
     if where is not None and (where.scheme not in WEB or not where.hostname):
         raise RecipeError(f"endpoint {redacted(endpoint or '')}: http[s]://HOST[:PORT] is needed")
     return fs.S3FileSystem(
-        anonymous=access.anonymous,
+        anonymous=anonymous,
         region=region,
         scheme=where.scheme if where else "https",
         endpoint_override=where.netloc if where else None,
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        allow_delayed_open=True,  # an object of up to 5 MiB is one PUT instead of the three of a multipart upload
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from runs import corpusmill, inputs, write_recipe
+from s3_server import Bucket, enter, environment, make_bucket
 
 # Machines are shared and kernels compile inside the first example: no law here is about time.
 settings.register_profile("patient", deadline=None)
@@ -48,3 +50,20 @@ def undisturbed(
     out = tmp_path_factory.mktemp("undisturbed") / "out"
     corpusmill("run", recipe, "--out", out, *inputs(crawl), "--workers", "1")
     return out
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real S3 server; skips where moto is not installed."""
+    pytest.importorskip("moto.server")
+    from s3_server import s3_server
+
+    with s3_server(tmp_path_factory.mktemp("s3") / "server.log") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A new bucket; this process and its children reach it by their environment."""
+    enter(monkeypatch, environment(s3_endpoint, tmp_path))
+    return make_bucket(s3_endpoint)
