@@ -92,7 +92,7 @@ def test_an_idle_worker_that_was_killed_costs_nothing(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
         assert len(list(runner.run(judge_tasks(tmp_path, 4)))) == 4
-        assert runner.queue.lost == 0
+        assert runner.queue.lost == []
 
 
 def test_a_task_that_cannot_be_done_stops_the_run_and_names_stage_and_unit(tmp_path: Path) -> None:

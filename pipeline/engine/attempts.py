@@ -13,6 +13,7 @@ from typing import Any
 from corpusmill.pipeline import errors
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.manifest import result_from_json
+from corpusmill.pipeline.engine.metrics import Lost
 from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.errors import RunError
 
@@ -53,11 +54,16 @@ class Queue:
     """Jobs that wait, in order; what failed goes first again."""
 
     waiting: deque[Job] = field(default_factory=deque)
-    lost: int = 0  # attempts that came to nothing, for the metrics
+    lost: list[Lost] = field(default_factory=list)  # attempts that came to nothing; the driver takes them
 
-    def failed(self, job: Job, why: str, trace: str = "") -> None:
-        """Another attempt; after the last, halves; a single unit that cannot be done raises RunError."""
-        self.lost += 1
+    def failed(
+        self, job: Job, why: str, trace: str = "", seconds: float = 0.0, cpu_seconds: float | None = None
+    ) -> None:
+        """Another attempt; after the last, halves; a single unit that cannot be done raises RunError.
+
+        `seconds`: how long it took; `cpu_seconds` is None when nobody could say, since its worker died.
+        """
+        self._note(job, why, seconds, cpu_seconds)
         units = job.task.units
         if job.attempt < ATTEMPTS:
             self.waiting.appendleft(replace(job, attempt=job.attempt + 1))
@@ -69,9 +75,9 @@ class Queue:
             place = f"stage {job.task.stage}, unit {units[0]['index']}"
             raise RunError(f"{place}: {why}, in {ATTEMPTS} attempts" + (f"\n{trace}" if trace else ""))
 
-    def node_lost(self, job: Job, why: str) -> None:
+    def node_lost(self, job: Job, why: str, seconds: float = 0.0) -> None:
         """The same attempt again, elsewhere."""
-        self.lost += 1
+        self._note(job, why, seconds, None)
         if job.nodes_lost >= NODE_LOSSES:
             raise RunError(
                 f"stage {job.task.stage}: {why}, and its task has lost {NODE_LOSSES} nodes before: look at the nodes' memory"
@@ -85,5 +91,17 @@ class Queue:
         error = answer["error"]
         if error["ours"] and hasattr(errors, error["ours"]):
             raise getattr(errors, error["ours"])(error["message"])
-        self.failed(job, f"{error['type']}: {error['message']}", error["traceback"])
+        used = answer.get("usage", {"seconds": 0.0, "cpu_seconds": 0.0})
+        why = f"{error['type']}: {error['message']}"
+        self.failed(job, why, error["traceback"], used["seconds"], used["cpu_seconds"])
         return False
+
+    def _note(self, job: Job, why: str, seconds: float, cpu_seconds: float | None) -> None:
+        units = tuple(unit["index"] for unit in job.task.units)
+        cpu = seconds if cpu_seconds is None else cpu_seconds
+        self.lost.append(Lost(job.task.stage, units, why, round(seconds, 6), round(cpu, 6)))
+
+    def take_lost(self) -> list[Lost]:
+        """What failed since the last call."""
+        lost, self.lost = self.lost, []
+        return lost

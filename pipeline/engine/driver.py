@@ -33,6 +33,7 @@ from corpusmill.pipeline.engine.manifest import (
     write_commit,
     write_manifest,
 )
+from corpusmill.pipeline.engine.metrics import Meter, note_driver, note_lost
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.store import put, sweep
@@ -197,6 +198,7 @@ class Driver:
         folder = self.out / self.folders[stage.name]
         for name in stage.reads:
             self._materialise(name)
+        meter = Meter(helpers=False)
         (folder / SPENT).unlink(missing_ok=True)
         self._spent.discard(stage.name)
         operation = stage.operation
@@ -226,6 +228,7 @@ class Driver:
         ingredients = {**self._own[stage.name], "reads": dict(reads)}
         self.manifests[stage.name] = write_manifest(folder, stage.name, print_of, ingredients, done, sealed)
         self._publish(stage)
+        note_driver(self.out, stage.name, self.folders[stage.name], meter.usage())
 
     def _adopt(self, stage: Stage, units: Sequence[Unit]) -> dict[int, Result]:
         """Units that the run in force has made from the same bytes, whatever their number was there."""
@@ -259,10 +262,13 @@ class Driver:
         groups = group_units(units, rate_of(stage), self.runner.workers)
         tasks = [task_of(stage, self.out, needed, self.recipe.seed, group, again) for group in groups]
         results: dict[int, Result] = {}
-        for done in self.runner.run(tasks, self.stop):
-            results.update({result.unit: result for result in done.results})
-            self._measure(stage, done)
-            self.reporter.task_done(stage, done)
+        try:
+            for done in self.runner.run(tasks, self.stop):
+                results.update({result.unit: result for result in done.results})
+                self._measure(stage, done)
+                self.reporter.task_done(stage, done)
+        finally:
+            note_lost(self.out, self.runner.queue.take_lost())
         return results
 
     def _measure(self, stage: Stage, done: Done) -> None:
@@ -273,6 +279,7 @@ class Driver:
             "units": [result.unit for result in done.results],
             "attempt": done.attempt,
             "host": os.uname().nodename,
+            "folder": self.folders[stage.name],
             **done.usage,
         }
         with path.open("a", encoding="utf-8") as file:

@@ -14,6 +14,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,6 +40,7 @@ LONE_THREAD = {
 class _Worker:
     process: subprocess.Popen[bytes]
     job: Job | None = None  # in flight
+    since: float = 0.0  # when it was handed the job
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -129,7 +131,7 @@ class LocalRunner:
                 assert worker.process.stdin is not None
                 worker.process.stdin.write(json.dumps(asdict(job.task)).encode() + b"\n")
                 worker.process.stdin.flush()
-                worker.job = job
+                worker.job, worker.since = job, time.perf_counter()
             except (BrokenPipeError, ConnectionResetError):
                 waiting.appendleft(job)  # killed while idle: the task was never started
                 self._drop(worker)
@@ -144,7 +146,9 @@ class LocalRunner:
         if not piece:
             code = self._drop(worker)
             if job is not None:
-                self.queue.failed(job, f"its worker died ({_exit_name(code)})")
+                self.queue.failed(
+                    job, f"its worker died ({_exit_name(code)})", seconds=time.perf_counter() - worker.since
+                )
             return
         worker.buffer += piece
         if not worker.buffer.endswith(b"\n"):

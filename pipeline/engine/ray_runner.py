@@ -54,23 +54,26 @@ class RayRunner:
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         """Run tasks in order; yields them as they finish."""
         self.queue.waiting.extend(Job(task) for task in tasks)
-        flying: dict[Any, Job] = {}
+        flying: dict[Any, tuple[Job, float]] = {}
         try:
             while self.queue.waiting or flying:
                 if stop is not None and stop.asked:
                     self.queue.waiting.clear()
                 while self.queue.waiting and len(flying) < IN_FLIGHT_PER_SLOT * self.workers:
                     job = self.queue.waiting.popleft()
-                    flying[self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()))] = job
+                    flying[self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()))] = (
+                        job,
+                        time.perf_counter(),
+                    )
                 ready, _ = self._ray.wait(list(flying), num_returns=1, timeout=0.5) if flying else ([], [])
                 for reference in ready:
-                    yield from self._receive(reference, flying.pop(reference))
+                    yield from self._receive(reference, *flying.pop(reference))
         finally:  # nothing is left unless an error or the caller ended this early; what flies ends with the driver
             self.queue.waiting.clear()
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
 
-    def _receive(self, reference: Any, job: Job) -> Iterator[Done]:
+    def _receive(self, reference: Any, job: Job, since: float) -> Iterator[Done]:
         from ray import exceptions
 
         lost = (
@@ -82,9 +85,11 @@ class RayRunner:
         try:
             answer = json.loads(self._ray.get(reference))
         except lost as error:
-            self.queue.node_lost(job, f"its node was lost ({type(error).__name__})")
+            seconds = time.perf_counter() - since  # with the time that it waited for a slot
+            self.queue.node_lost(job, f"its node was lost ({type(error).__name__})", seconds)
         except exceptions.RayError as error:
-            self.queue.failed(job, f"its worker died ({type(error).__name__})")
+            seconds = time.perf_counter() - since
+            self.queue.failed(job, f"its worker died ({type(error).__name__})", seconds=seconds)
         else:
             if self.queue.answered(job, answer):
                 yield done_of(job, answer)

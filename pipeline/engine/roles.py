@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from corpusmill.pipeline.engine.attempts import Done
+from corpusmill.pipeline.engine.attempts import Done, Queue
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.manifest import Manifest
@@ -16,6 +16,7 @@ class Runner(Protocol):
     """Anything that executes tasks; the local runner is one."""
 
     workers: int
+    queue: Queue
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]: ...
 

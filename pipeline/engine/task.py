@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import resource
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 from corpusmill.pipeline.engine.files import Files, Task
 from corpusmill.pipeline.engine.layers import run_edit, run_judge, run_measure
 from corpusmill.pipeline.engine.manifest import result_to_json, write_commit
+from corpusmill.pipeline.engine.metrics import Meter
 from corpusmill.pipeline.engine.stage import Edit, Measure, Operation, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.errors import CorpusmillError, RunError
 from corpusmill.pipeline.judge import Judge
@@ -95,17 +94,12 @@ def run_unit(operation: Operation, unit: Unit, files: Files) -> Result:
 
 def answer(message: str) -> str:
     """One line in, one line out: what the worker process does with a task."""
-    started, cpu = time.perf_counter(), time.process_time()
+    meter = Meter()
     try:
         results = run_task(task_from_json(message))
     except Exception as error:
-        return json.dumps({"error": _describe(error)})
-    usage = {
-        "seconds": time.perf_counter() - started,
-        "cpu_seconds": time.process_time() - cpu,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-    }
-    return json.dumps({"results": [result_to_json(result) for result in results], "usage": usage})
+        return json.dumps({"error": _describe(error), "usage": meter.usage()})
+    return json.dumps({"results": [result_to_json(result) for result in results], "usage": meter.usage()})
 
 
 def _describe(error: Exception) -> dict[str, str]:

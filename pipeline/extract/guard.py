@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import BinaryIO
 
+from corpusmill.pipeline.engine import metrics
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.extract.guard_child import read_frame, write_frame
 from corpusmill.pipeline.extract.page import Outcome, Page, Settings
@@ -124,6 +125,7 @@ class Guard:
                     stderr=words,
                     env=environment,
                 )
+                metrics.HELPERS.add(child.pid)
                 requests, answers = _pipes(child)
                 with contextlib.suppress(OSError):
                     write_frame(requests, {"settings": asdict(self.settings)})
@@ -148,7 +150,10 @@ class Guard:
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
-        return child.wait()
+        try:
+            return child.wait()
+        finally:
+            metrics.HELPERS.discard(child.pid)
 
 
 def _blame(deaths: Counter[int]) -> str | None:

@@ -1,0 +1,120 @@
+"""What a run used, in OUT/metrics: apart from the data, since it differs from run to run.
+
+    metrics/<stage>.jsonl      a line a task: units, attempt, host, pid, seconds, CPU seconds, peak memory, folder of the stage
+    metrics/run/lost.jsonl     a line an attempt that came to nothing
+    metrics/run/driver.jsonl   a line a stage that was made: the driver's own seconds, CPU seconds and peak memory
+
+A worker's CPU seconds include those of its helper processes (extract's guard does nearly all of that stage's work). Reading all
+clocks costs 20 us a task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HELPERS: set[int] = set()
+"""Child processes that work for this process and are still alive; whoever starts one adds it, and takes it out when it has ended."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An attempt that came to nothing. `cpu_seconds` of a worker that died are its seconds: it held a core for so long."""
+
+    stage: str
+    units: tuple[int, ...]
+    why: str
+    seconds: float
+    cpu_seconds: float
+
+
+class Meter:
+    """What this process uses from now on; with `helpers` and what they use. The driver takes none: its workers count for themselves."""
+
+    def __init__(self, helpers: bool = True) -> None:
+        _forget_peak()
+        self._clock = cpu_seconds if helpers else time.process_time
+        self._started, self._cpu = time.perf_counter(), self._clock()
+
+    def usage(self) -> dict[str, float]:
+        return {
+            "seconds": time.perf_counter() - self._started,
+            "cpu_seconds": max(0.0, self._clock() - self._cpu),
+            "peak_rss_bytes": peak_bytes(),
+            "pid": os.getpid(),
+        }
+
+
+def cpu_seconds() -> float:
+    """Of this process, of its children that have ended, and of its helpers."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime + sum(map(_clock_of, tuple(HELPERS)))
+
+
+def _clock_of(pid: int) -> float:
+    """CPU seconds of another process; 0 where it has ended or the system has no such clock."""
+    if sys.platform != "linux":
+        return 0.0
+    with contextlib.suppress(OSError):
+        return time.clock_gettime((~pid << 3) | 2)  # the kernel's CPUCLOCK_SCHED of a process
+    return 0.0
+
+
+def _forget_peak() -> None:
+    """Let the peak of this task's memory be its own, not that of an earlier one (Linux)."""
+    for pid in _processes():
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_bytes() -> int:
+    """Most memory that this process and its helpers held, each at its own peak."""
+    peaks = [_peak_of(pid) for pid in _processes()]
+    unit = 1 if sys.platform == "darwin" else 1024
+    return sum(peaks) if peaks[0] else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _processes() -> list[str]:
+    return ["self", *map(str, tuple(HELPERS))]
+
+
+def _peak_of(pid: str) -> int:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def note_lost(out: Path, lost: Iterable[Lost]) -> None:
+    _append(out / "metrics" / "run" / "lost.jsonl", map(asdict, lost))
+
+
+def note_driver(out: Path, stage: str, folder: str, usage: Mapping[str, float]) -> None:
+    _append(out / "metrics" / "run" / "driver.jsonl", [{"stage": stage, "folder": folder, **usage}])
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a metrics file; one that a full disk or a kill cut counts for nothing, and no file is no lines."""
+    with contextlib.suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with contextlib.suppress(ValueError):
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
+
+
+def _append(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    lines = [json.dumps(value) + "\n" for value in values]
+    if lines:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write("".join(lines))
