@@ -8,6 +8,7 @@
     ├── CursorError    a stream's cursor, batch or rank arguments
     ├── BudgetError    memory, error or drop budgets that a run went over
     └── RunError       a task that failed for good; names the stage and the log
+        └── DamagedError   a file of the run whose bytes are not those that were recorded
 
 A message says what is wrong, where, and the next step. The command line prints the message alone and exits with `exit_code`.
 """
@@ -49,3 +50,12 @@ class RunError(CorpusmillError):
     """A stage that could not be finished."""
 
     exit_code = 1
+
+
+class DamagedError(RunError):
+    """A file of a run that changed since it was written: `stage` made it, `name` is its path in the stage's folder."""
+
+    def __init__(self, message: str, stage: str = "", name: str = "") -> None:
+        super().__init__(message)
+        self.stage = stage
+        self.name = name

@@ -90,7 +90,7 @@ class Queue:
             return True
         error = answer["error"]
         if error["ours"] and hasattr(errors, error["ours"]):
-            raise getattr(errors, error["ours"])(error["message"])
+            raise getattr(errors, error["ours"])(error["message"], *error["place"])
         used = answer.get("usage", {"seconds": 0.0, "cpu_seconds": 0.0})
         why = f"{error['type']}: {error['message']}"
         self.failed(job, why, error["traceback"], used["seconds"], used["cpu_seconds"])

@@ -19,7 +19,15 @@ from corpusmill.pipeline.engine.adopt import adopt
 from corpusmill.pipeline.engine.attempts import Done
 from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
-from corpusmill.pipeline.engine.layout import Inputs, folder_of, group_units, kind_of, rate_of, units_of
+from corpusmill.pipeline.engine.layout import (
+    Inputs,
+    folder_of,
+    group_units,
+    hashes_for,
+    kind_of,
+    rate_of,
+    units_of,
+)
 from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.manifest import (
     HEAD,
@@ -36,11 +44,14 @@ from corpusmill.pipeline.engine.manifest import (
 from corpusmill.pipeline.engine.metrics import Meter, note_driver, note_lost
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
-from corpusmill.pipeline.engine.store import put, sweep
+from corpusmill.pipeline.engine.store import hash_file, put, sweep
 from corpusmill.pipeline.engine.task import task_of
-from corpusmill.pipeline.errors import BudgetError, RunError
+from corpusmill.pipeline.errors import BudgetError, DamagedError, RunError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.recipe import Recipe
+
+MENDS = 10
+"""Damaged files that are made again for one stage before the run stops: more says that the disk is dying."""
 
 JUDGED_FOR_ERROR = 10_000
 """Documents above which a cut that drops more than `max_drop` stops the run; below it warns."""
@@ -61,6 +72,7 @@ class Driver:
     stages: list[Stage] = field(default_factory=list, init=False)
     manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     folders: dict[str, str] = field(default_factory=dict, init=False)
+    _adopting: bool = field(default=True, init=False)
     _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
     def run(self) -> states.State:
@@ -74,7 +86,7 @@ class Driver:
         self._admit(files)
         state = states.State(states.describe_inputs(files), [], self.recipe.seed, False)
         for stage in self.stages:
-            self._ensure(stage)
+            self._ensure_from_whole_files(stage)
             self._look_for_mistakes(stage)
             state = replace(state, stages=[*state.stages, self._state_of(stage)])
             self._save(state)
@@ -127,6 +139,27 @@ class Driver:
             columns=stage.columns,
             reads=list(stage.reads),
         )
+
+    def _ensure_from_whole_files(self, stage: Stage) -> None:
+        """Ensure a stage; what its tasks find damaged on the way is made again, and the stage goes on."""
+        for left in reversed(range(MENDS)):
+            try:
+                return self._ensure(stage)
+            except DamagedError as damage:
+                if not left or damage.stage not in self.manifests:
+                    raise
+                self._mend(damage)
+
+    def _mend(self, damage: DamagedError) -> None:
+        """Drop a damaged file of an earlier stage and have its unit make it once more; what it says has to be what it said."""
+        stage = next(stage for stage in self.stages if stage.name == damage.stage)
+        was = self.manifests[stage.name].content
+        file = self.out / self.folders[stage.name] / damage.name
+        self.reporter.warn(f"{file}: its bytes were not those that had been written: it is made again")
+        file.unlink(missing_ok=True)
+        self._adopting = False  # what was taken over by a link may be damaged where it came from, too
+        self._ensure_from_whole_files(stage)
+        self._need_same(stage, was)
 
     def _ensure(self, stage: Stage) -> None:
         """Reuse the stage's manifest, or make it."""
@@ -190,7 +223,8 @@ class Driver:
         if (folder / SPENT).exists():
             return False
         return bool(damaged_units(folder, manifest.results)) or any(
-            not (folder / name).is_file() for name in manifest.sealed
+            not (folder / name).is_file() or hash_file(folder / name) != known
+            for name, known in manifest.sealed.items()
         )
 
     def _make(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> None:
@@ -232,6 +266,8 @@ class Driver:
 
     def _adopt(self, stage: Stage, units: Sequence[Unit]) -> dict[int, Result]:
         """Units that the run in force has made from the same bytes, whatever their number was there."""
+        if not self._adopting:
+            return {}
         folder, own = self.folders[stage.name], self._own[stage.name]
         found = adopt(self.out, stage, folder, own, units, self.manifests, self._inputs.files, self._old)
         if found:
@@ -245,22 +281,32 @@ class Driver:
 
     def _materialise(self, name: str) -> None:
         """Make the files of a spent temporary stage again, since a reader of it has to run."""
-        if (self.out / self.folders[name] / SPENT).exists():
+        folder = self.out / self.folders[name]
+        # No head: it was being made again when damage in what it reads sent this stage back to its start.
+        if (folder / SPENT).exists() or not (folder / HEAD).is_file():
             stage = next(stage for stage in self.stages if stage.name == name)
             old = self.manifests[name]
-            folder = self.out / self.folders[name]
             for file in (HEAD, TABLE):
                 (folder / file).unlink(missing_ok=True)
             self._make(stage, old.fingerprint, old.ingredients["reads"])
-            if self.manifests[name].content != old.content:
-                raise RunError(
-                    f"stage {name} gave other results when it was made again: {folder} may be damaged; delete it and run again"
-                )
+            self._need_same(stage, old.content)
+
+    def _need_same(self, stage: Stage, content: str) -> None:
+        """What others have read a stage as before, it has to be after it was made again."""
+        if self.manifests[stage.name].content != content:
+            folder = self.out / self.folders[stage.name]
+            raise RunError(
+                f"stage {stage.name} gave other results when it was made again: {folder} may be damaged; delete it and run again"
+            )
 
     def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> dict[int, Result]:
         needed = {name: self.folders[name] for name in (stage.name, "documents", *stage.reads)}
         groups = group_units(units, rate_of(stage), self.runner.workers)
-        tasks = [task_of(stage, self.out, needed, self.recipe.seed, group, again) for group in groups]
+        read = {name: self.manifests[name] for name in needed if name in self.manifests}
+        tasks = [
+            task_of(stage, self.out, needed, self.recipe.seed, group, again, hashes_for(group, read))
+            for group in groups
+        ]
         results: dict[int, Result] = {}
         try:
             for done in self.runner.run(tasks, self.stop):

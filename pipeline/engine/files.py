@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpusmill.pipeline.documents import DOCUMENTS, ROW_GROUP
+from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
+from corpusmill.pipeline.engine.checked import check, damaged
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
 from corpusmill.pipeline.engine.store import commit, hash_file, temporary_beside
 from corpusmill.pipeline.errors import InputError
@@ -47,6 +49,9 @@ class Task:
     suffix: str = ""
     units: tuple[dict[str, Any], ...] = ()
     again: int = 0  # the round of SetOperation.check that asked for these units
+    hashes: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # of files it reads whole: stage -> name -> xxh3
 
 
 def part_name(part: int) -> str:
@@ -66,16 +71,21 @@ class Files:
     def folder(self, stage: str) -> Path:
         return self.root / self.task.folders[stage]
 
+    def existing(self, stage: str, name: str) -> Path:
+        """The path of an earlier stage's file; DamagedError when its bytes are not those that were recorded."""
+        return check(self.folder(stage) / name, stage, name, self.task.hashes.get(stage, {}).get(name))
+
+    def part(self, stage: str, part: int) -> Path:
+        return self.existing(stage, part_name(part))
+
     def row_count(self, part: int) -> int:
-        return int(pq.read_metadata(self.folder("documents") / part_name(part)).num_rows)
+        return int(pq.read_metadata(self.part("documents", part)).num_rows)
 
     def documents(self, part: int, columns: Sequence[str]) -> pa.Table:
-        return pq.read_table(
-            self.folder("documents") / part_name(part), columns=list(columns), partitioning=None
-        )
+        return pq.read_table(self.part("documents", part), columns=list(columns), partitioning=None)
 
     def layer(self, stage: str, part: int, columns: Sequence[str] | None = None) -> pa.Table:
-        path = self.folder(stage) / part_name(part)
+        path = self.part(stage, part)
         table = pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
         rows = self.row_count(part)
         if table.num_rows != rows:
@@ -95,13 +105,9 @@ class Files:
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         stored = [name for name in columns if name in DOCUMENTS.names]
         measures = self._measures(part, [name for name in columns if name not in DOCUMENTS.names])
-        edits = (
-            [pq.ParquetFile(self.folder(name) / part_name(part)) for name in self.task.text]
-            if "text" in stored
-            else []
-        )
+        edits = [pq.ParquetFile(self.part(name, part)) for name in self.task.text] if "text" in stored else []
         keep = self.kept(part) if kept else None
-        documents = pq.ParquetFile(self.folder("documents") / part_name(part))
+        documents = pq.ParquetFile(self.part("documents", part))
         start = 0
         for group in range(documents.num_row_groups):
             piece = documents.read_row_group(group, columns=[*dict.fromkeys([*stored, "reason", "failed"])])
@@ -139,11 +145,12 @@ class Files:
             table = _with_edits(table, edits)
         return table
 
-    def open_arrow(self, stage: str, name: str) -> pa.ipc.RecordBatchFileReader:
-        return pa.ipc.open_file(pa.memory_map(str(self.folder(stage) / name)))
+    def open_arrow(self, stage: str, name: str) -> ArrowFile:
+        path = self.folder(stage) / name
+        return ArrowFile(pa.memory_map(str(path)), lambda: damaged(path, stage, name))
 
     def read_bytes(self, stage: str, name: str) -> bytes:
-        return (self.folder(stage) / name).read_bytes()
+        return self.existing(stage, name).read_bytes()
 
     def write_layer(self, part: int, table: pa.Table) -> None:
         self.write_parquet(part_name(part), table, LAYER_ROW_GROUP, with_text=False)
@@ -170,9 +177,7 @@ class Files:
 
     def write_arrow(self, name: str, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> None:
         def write(path: Path) -> None:
-            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
+            write_arrow_file(path, batches, schema)
 
         self._write(name, sum(batch.num_rows for batch in batches), write)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.manifest import Manifest
 from corpusmill.pipeline.engine.stage import Edit, InputFile, Measure, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.judge import Judge
@@ -98,3 +99,22 @@ def group_units(units: Sequence[Unit], rate: float, workers: int) -> list[list[U
         groups[-1].append(unit)
         weight += unit.weight
     return groups
+
+
+def hashes_for(units: Sequence[Unit], manifests: Mapping[str, Manifest]) -> dict[str, dict[str, str]]:
+    """Stage -> file name -> xxh3: of the stages that a task reads, in `manifests`: its partitions' files, and what stands once a stage.
+
+    Arrow files of shuffles are left out: each of their batches carries its own hash (arrow_files.py).
+    """
+    found: dict[str, dict[str, str]] = {}
+    parts = sorted({part for unit in units for part in unit.parts})
+    for stage, manifest in manifests.items():
+        names = dict(manifest.sealed)
+        alone = list(manifest.results) if len(manifest.results) == 1 else []
+        for number in dict.fromkeys([*parts, *alone]):
+            result = manifest.results.get(number)
+            for file in result.files if result else ():
+                if number in alone or file.name == part_name(number):
+                    names[file.name] = file.xxh3
+        found[stage] = {name: names[name] for name in names if not name.endswith(".arrow")}
+    return found

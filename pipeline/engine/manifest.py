@@ -195,7 +195,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def damaged_units(folder: Path, results: Mapping[int, Result]) -> list[int]:
-    """Units with a file that is missing or has another length than its record (contents are checked by `corpusmill verify`)."""
+    """Units with a file that is missing or has another length than its record (contents are checked where they are read, and by `corpusmill verify`)."""
     sizes = {}
     for path in files_below(folder):
         with contextlib.suppress(FileNotFoundError):  # another driver's temporary file

@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from corpusmill.pipeline.engine.arrow_files import ArrowFile
+
 Area = Literal["text", "layers", "shards"]
 """Where a stage's files go below OUT: `text` holds originals (restricted), `layers` holds none, `shards` is what a stream reads."""
 
@@ -184,7 +186,7 @@ class TaskIO(Protocol):
         """
         ...
 
-    def open_arrow(self, stage: str, name: str) -> pa.ipc.RecordBatchFileReader:
+    def open_arrow(self, stage: str, name: str) -> ArrowFile:
         """An Arrow file of another set stage, mapped; `get_batch(i)` reads slice i alone (pipeline/engine/shuffle.py)."""
         ...
 

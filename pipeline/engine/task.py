@@ -15,7 +15,7 @@ from corpusmill.pipeline.engine.layers import run_edit, run_judge, run_measure
 from corpusmill.pipeline.engine.manifest import result_to_json, write_commit
 from corpusmill.pipeline.engine.metrics import Meter
 from corpusmill.pipeline.engine.stage import Edit, Measure, Operation, Result, SetOperation, Stage, Unit
-from corpusmill.pipeline.errors import CorpusmillError, RunError
+from corpusmill.pipeline.errors import CorpusmillError, DamagedError, RunError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.ledger import Ledger, check_sum
 
@@ -102,19 +102,26 @@ def answer(message: str) -> str:
     return json.dumps({"results": [result_to_json(result) for result in results], "usage": meter.usage()})
 
 
-def _describe(error: Exception) -> dict[str, str]:
+def _describe(error: Exception) -> dict[str, Any]:
     ours = type(error).__name__ if isinstance(error, CorpusmillError) else ""
     return {
         "type": type(error).__name__,
         "ours": ours,
         "message": str(error),
+        "place": (error.stage, error.name) if isinstance(error, DamagedError) else (),
         # A full disk or a missing file says all in its message.
         "traceback": "" if isinstance(error, OSError) else "".join(traceback.format_exception(error)),
     }
 
 
 def task_of(
-    stage: Stage, root: Path, folders: Mapping[str, str], seed: int, units: Sequence[Unit], again: int = 0
+    stage: Stage,
+    root: Path,
+    folders: Mapping[str, str],
+    seed: int,
+    units: Sequence[Unit],
+    again: int = 0,
+    hashes: Mapping[str, dict[str, str]] | None = None,
 ) -> Task:
     """The message for some units of a stage."""
     values = tuple(
@@ -133,4 +140,5 @@ def task_of(
         suffix=stage.suffix,
         units=values,
         again=again,
+        hashes=dict(hashes or {}),
     )

@@ -1,0 +1,122 @@
+"""Files whose bytes changed since they were written: whoever reads them notices, the same command makes them again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import corpusmill, hashes, inputs
+from test_kills import start, wait_for
+
+from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
+from corpusmill.pipeline.engine.checked import check
+from corpusmill.pipeline.engine.store import hash_file
+from corpusmill.pipeline.errors import DamagedError
+
+BATCHES = [
+    pa.record_batch(
+        {
+            "number": pa.array([3, None, 2**63], pa.uint64()),
+            "text": pa.array(["a", "", None], pa.large_string()),
+            "tokens": pa.array([[1, 2], [], [3]], pa.large_list(pa.uint16())),
+        }
+    ).slice(first)
+    for first in (0, 1, 3)
+]
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def read(path: Path) -> list[pa.RecordBatch]:
+    file = ArrowFile(pa.memory_map(str(path)), lambda: DamagedError(str(path), "stage", path.name))
+    return [file.get_batch(place) for place in range(file.num_record_batches)]
+
+
+def test_an_arrow_file_gives_back_what_was_written(tmp_path: Path) -> None:
+    write_arrow_file(tmp_path / "file", BATCHES, BATCHES[0].schema)
+    assert read(tmp_path / "file") == BATCHES
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_no_bit_of_an_arrow_file_can_change_what_is_read(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("arrow") / "file"
+    write_arrow_file(path, BATCHES, BATCHES[0].schema)
+    flip(path, data.draw(st.integers(0, 8 * path.stat().st_size - 1)))
+    try:
+        found = read(path)
+    except DamagedError:
+        return
+    # A bit that no reader looks at: padding, the name of the format's version, the schema at the head (readers take the footer's).
+    assert found == BATCHES[: len(found)] and len(found) == len(BATCHES)
+
+
+def test_a_file_is_hashed_again_when_it_has_changed_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "part-00000.parquet"
+    path.write_bytes(b"as it was written")
+    known = hash_file(path)
+    assert check(path, "documents", path.name, known) == path
+    flip(path, 11)
+    with pytest.raises(DamagedError, match="not those that were written") as error:
+        check(path, "documents", path.name, known)
+    assert (error.value.stage, error.value.name) == ("documents", path.name)
+
+
+def test_files_that_stages_read_again_are_mended_by_the_same_command(
+    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    damaged = [
+        next((out / place).glob(f"*/{name}"))
+        for place, name in [
+            ("text/documents", "part-00001.parquet"),
+            ("text/redact", "part-00000.parquet"),
+            ("layers/filter.measures", "part-00002.parquet"),
+            ("layers/dedup.signatures", "part-00000.parquet"),
+            ("layers/dedup.verdict", "part-00001.parquet"),
+            ("layers/shard.tokenizer", "tokenizer.json"),
+        ]
+    ]
+    for path in damaged:
+        flip(path, 8 * (path.stat().st_size // 3))
+    # Without their manifests and commits these stages run again, and read all of the above.
+    for stage in (
+        "layers/filter.verdict",
+        "layers/dedup.bands",
+        "layers/ledger.dedup",
+        "text/shard.scatter",
+        "shards",
+    ):
+        for head in (out / stage).glob("*/_manifest.*"):
+            head.unlink()
+    done = corpusmill("run", recipe, "--out", out, *inputs(crawl))
+    assert [path.name for path in damaged if f"{path}: its bytes were not" not in done.stderr] == []
+    assert hashes(out) == hashes(undisturbed)
+
+
+def test_a_slice_of_a_shuffle_that_changed_is_scattered_again(
+    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    driver = start(recipe, crawl, out)
+    wait_for(driver, "stage_ended", "dedup.bands")
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    path = min(out.glob("layers/dedup.bands/*/*.arrow"), key=lambda path: -path.stat().st_size)
+    flip(path, 8 * (path.stat().st_size // 2))
+    done = corpusmill("run", recipe, "--out", out, *inputs(crawl))
+    assert f"{path}: its bytes were not" in done.stderr
+    assert hashes(out) == hashes(undisturbed)
