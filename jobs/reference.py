@@ -8,7 +8,7 @@ import json
 import typing
 from typing import Any
 
-from corpusmill.pipeline.engine.driver import JUDGED_FOR_ERROR
+from corpusmill.pipeline.engine.budgets import EARLY_ROWS, LEAST_ROWS
 from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.recipe import Recipe, builtin_names
 from corpusmill.pipeline.registry import RULES, STAGES, key_of
@@ -24,8 +24,13 @@ A recipe is one YAML file. A key that is not listed here is an error, and what i
 | `inputs` | list of `{path, source}`; wildcards find files of any kind that is read, told by their bytes; `--input SOURCE=PATH` stands in for it | `source` is `web` |
 | `seed` | what every random choice is keyed by | SEED |
 | `partition_bytes` | what one partition holds of an input, in bytes or like `256 MB` | PARTITION_BYTES |
-| `max_drop` | share of the documents above which one cut is taken for a mistake: a run of LARGE and more stops, a smaller one warns | MAX_DROP |
-| `stages` | list of stages, each one key of the list below with its fields; of two of a kind one needs a `name` | |
+| `max_drop` | share of the documents above which one cut is taken for a mistake, over the first LARGE of them with text and over all: the run stops, one of fewer documents warns | MAX_DROP |
+| `max_error_rate` | share of the rows of a stage that may fail; above it the run stops (in the middle of the stage after LARGE rows, at its end from FEW on; fewer warn) | MAX_ERROR_RATE |
+| `stages` | list of stages, each one key of the list below with its fields; of two of a kind one needs a `name`; `max_error_rate` beside its fields is the stage's own | |
+
+A row *fails* when an exception or a backstop (CPU time, memory, a crash) stopped it: that is an error. A row that a rule, a status or a
+limit of `extract` (`too_large`, `too_deep`) turned away is *dropped*: that is a verdict, and counts in no error rate.
+Budgets change no byte: after a run that one has stopped, a recipe with another budget goes on without `--update`.
 
 The rules of a `filter` stage are listed in the order in which they are to be judged:
 
@@ -50,7 +55,9 @@ def reference() -> str:
         HEAD.replace("PARTITION_BYTES", f"{default.partition_bytes:,}")
         .replace("MAX_DROP", str(default.max_drop))
         .replace("SEED", str(default.seed))
-        .replace("LARGE", f"{JUDGED_FOR_ERROR:,}")
+        .replace("LARGE", f"{EARLY_ROWS:,}")
+        .replace("FEW", f"{LEAST_ROWS:,}")
+        .replace("MAX_ERROR_RATE", str(default.max_error_rate))
     )
     parts = [head, f"Built-in recipes: {', '.join(f'`{name}`' for name in builtin_names())}.\n"]
     for title, table in (("Stages", STAGES), ("Rules of `filter`", RULES)):

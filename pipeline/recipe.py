@@ -36,11 +36,12 @@ class Input:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """One entry of `stages`: its key, its name (the key unless given) and the validated fields."""
+    """One entry of `stages`: its key, its name (the key unless given), the validated fields, and its own error budget (None: the recipe's)."""
 
     key: str
     name: str
     config: Any
+    max_error_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Recipe:
     """`partition_bytes`: compressed crawl or text in one documents partition (inclusive upper aim, records are never cut).
 
     `max_drop`: share of the judged documents above which one cut is taken for a mistake (0 to 1; 1 switches the check off).
+    `max_error_rate`: share of the rows of a stage that may fail, by exceptions or backstops (0 to 1), unless the stage has its own.
+    Both are budgets: they stop a run and change no byte, so they are no part of what makes a recipe another one.
     """
 
     inputs: tuple[Input, ...] = ()
@@ -55,6 +58,7 @@ class Recipe:
     partition_bytes: int = 256_000_000
     stages: tuple[StageSpec, ...] = ()
     max_drop: float = 0.995
+    max_error_rate: float = 0.01
 
     def with_inputs(self, paths: Sequence[str]) -> Recipe:
         """The recipe on other inputs; each is a path or `source=path`."""
@@ -83,6 +87,12 @@ class Recipe:
                 f"the recipe has no {key} stage; it has {', '.join(stage.name for stage in self.stages)}"
             )
 
+    def error_rate(self, name: str) -> float:
+        """The budget of a stage of this recipe, by the name of any of its layers."""
+        title = self.stages[0].name if name == "documents" else name.partition(".")[0]
+        own = next((stage.max_error_rate for stage in self.stages if stage.name == title), None)
+        return self.max_error_rate if own is None else own
+
     def canonical(self) -> dict[str, Any]:
         """The whole recipe with all defaults filled in: what is stored as OUT/recipe.yaml and compared."""
         return {
@@ -90,6 +100,7 @@ class Recipe:
             "seed": self.seed,
             "partition_bytes": self.partition_bytes,
             "max_drop": self.max_drop,
+            "max_error_rate": self.max_error_rate,
             "stages": [_canonical_stage(stage) for stage in self.stages],
         }
 
@@ -137,7 +148,7 @@ def parse_recipe(value: Any, where: str = "recipe") -> Recipe:
     """Check and build a recipe; `where` begins every message."""
     if not isinstance(value, Mapping):
         raise RecipeError(f"{where}: a recipe is a mapping with inputs, seed and stages")
-    known = ("inputs", "seed", "partition_bytes", "max_drop", "stages")
+    known = ("inputs", "seed", "partition_bytes", "max_drop", "max_error_rate", "stages")
     for key in value:
         if key not in known:
             raise RecipeError(f"{where}: {key}: unknown key; {suggestion(str(key), known)}")
@@ -157,6 +168,7 @@ def parse_recipe(value: Any, where: str = "recipe") -> Recipe:
         ),
         stages=specs,
         max_drop=_share(value.get("max_drop", Recipe.max_drop), f"{where}: max_drop"),
+        max_error_rate=_share(value.get("max_error_rate", Recipe.max_error_rate), f"{where}: max_error_rate"),
     )
 
 
@@ -196,13 +208,15 @@ def _parse_stage(value: Any, where: str) -> StageSpec:
         raise RecipeError(f"{where}: fields are needed, like {{name: value}}")
     fields = dict(fields or {})
     name = str(fields.pop("name", key))
+    rate = fields.pop("max_error_rate", None)
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise RecipeError(f"{where}: name {name!r} may have small letters, digits, _ and - only")
     if key == "filter":
         fields["rules"] = _parse_rules(fields.get("rules"), where)
     else:
         fields = _sizes(fields, where)
-    return StageSpec(key, name, build(kind, fields, where))
+    own = None if rate is None else _share(rate, f"{where}.max_error_rate")
+    return StageSpec(key, name, build(kind, fields, where), own)
 
 
 def _sizes(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -263,4 +277,5 @@ def _canonical_stage(stage: StageSpec) -> dict[str, Any]:
         fields: dict[str, Any] = {"rules": rules, **rest}
     else:
         fields = TypeAdapter(type(stage.config)).dump_python(stage.config, mode="json")
-    return {stage.key: {"name": stage.name, **fields}}
+    own = {} if stage.max_error_rate is None else {"max_error_rate": stage.max_error_rate}
+    return {stage.key: {"name": stage.name, **own, **fields}}

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from corpusmill.pipeline.chain import compile_recipe
+from corpusmill.pipeline.engine import budgets
 from corpusmill.pipeline.engine import state as states
 from corpusmill.pipeline.engine.adopt import adopt
 from corpusmill.pipeline.engine.attempts import Done
+from corpusmill.pipeline.engine.files import Files
 from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.layout import (
@@ -47,14 +49,10 @@ from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, St
 from corpusmill.pipeline.engine.store import hash_file, put, sweep
 from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import BudgetError, DamagedError, RunError
-from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.recipe import Recipe
 
 MENDS = 10
 """Damaged files that are made again for one stage before the run stops: more says that the disk is dying."""
-
-JUDGED_FOR_ERROR = 10_000
-"""Documents above which a cut that drops more than `max_drop` stops the run; below it warns."""
 
 
 @dataclass
@@ -87,9 +85,9 @@ class Driver:
         state = states.State(states.describe_inputs(files), [], self.recipe.seed, False)
         for stage in self.stages:
             self._ensure_from_whole_files(stage)
-            self._look_for_mistakes(stage)
             state = replace(state, stages=[*state.stages, self._state_of(stage)])
-            self._save(state)
+            self._save(state)  # before its budgets are judged: what stopped a run can be looked at
+            self._look_for_mistakes(stage)
             self._spend()
         state = replace(state, complete=True)
         return self._save(state)
@@ -300,7 +298,7 @@ class Driver:
             )
 
     def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> dict[int, Result]:
-        needed = {name: self.folders[name] for name in (stage.name, "documents", *stage.reads)}
+        needed = self._folders_for(stage)
         groups = group_units(units, rate_of(stage), self.runner.workers)
         read = {name: self.manifests[name] for name in needed if name in self.manifests}
         tasks = [
@@ -308,11 +306,15 @@ class Driver:
             for group in groups
         ]
         results: dict[int, Result] = {}
+        errors = self._errors(stage)
         try:
             for done in self.runner.run(tasks, self.stop):
                 results.update({result.unit: result for result in done.results})
                 self._measure(stage, done)
                 self.reporter.task_done(stage, done)
+                self._add_errors(stage, done.results, errors)
+                if errors.over(budgets.EARLY_ROWS):
+                    raise BudgetError(errors.message(self._reader(stage)))
         finally:
             note_lost(self.out, self.runner.queue.take_lost())
         return results
@@ -332,21 +334,28 @@ class Driver:
             file.write(json.dumps(line) + "\n")
 
     def _look_for_mistakes(self, stage: Stage) -> None:
-        """A cut that drops nearly all is more often a wrong threshold than a wish: silent total loss is the worst end."""
-        counts = self.manifests[stage.name].counts
-        judged = counts.get("judged", 0) if isinstance(stage.operation, Judge) else 0
-        hits = {name.removeprefix("hit."): n for name, n in counts.items() if name.startswith("hit.")}
-        if not judged or not hits:
-            return
-        worst = max(hits, key=lambda name: hits[name])
-        if hits[worst] > self.recipe.max_drop * judged:
-            message = (
-                f"{stage.name}: {worst} drops {hits[worst]:,} of {judged:,} documents, more than max_drop "
-                f"({self.recipe.max_drop:.1%}): check its threshold, or set max_drop in the recipe"
-            )
-            if judged >= JUDGED_FOR_ERROR:
-                raise BudgetError(message)
-            self.reporter.warn(message)
+        """The budgets of a stage that is done: too many failed rows, or a cut that drops nearly all (a wrong threshold, more often than not)."""
+        results, errors = self.manifests[stage.name].results, self._errors(stage)
+        self._add_errors(stage, results.values(), errors)
+        budgets.judge_stage(
+            stage, results, errors, self.recipe.max_drop, self._reader(stage), self.reporter.warn
+        )
+
+    def _errors(self, stage: Stage) -> budgets.Errors:
+        return budgets.Errors(stage.name, self.recipe.error_rate(stage.name))
+
+    def _add_errors(self, stage: Stage, results: Iterable[Result], errors: budgets.Errors) -> None:
+        if budgets.rows_can_fail(stage):
+            before = self.manifests.get(stage.ledger or "documents")  # not there yet while extract runs
+            for result in results:
+                errors.add(result, budgets.rows_given(stage, result, before.results if before else {}))
+
+    def _reader(self, stage: Stage) -> Files:
+        """Reads what a stage made and what it read, for messages."""
+        return Files(task_of(stage, self.out, self._folders_for(stage), self.recipe.seed, []), Unit(0, 0))
+
+    def _folders_for(self, stage: Stage) -> dict[str, str]:
+        return {name: self.folders[name] for name in (stage.name, "documents", *stage.reads)}
 
     def _publish(self, stage: Stage) -> None:
         """Copy what people and streams look for by a fixed name."""

@@ -5,6 +5,7 @@ A piece that raises is halved until the row that does stands alone: one bad page
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpusmill.pipeline.documents import ROW_GROUP
+from corpusmill.pipeline.engine.failures import PREFIX
 from corpusmill.pipeline.engine.files import TEXT_FIELD, Files, part_name
 from corpusmill.pipeline.engine.stage import Edit, Measure, Result
 from corpusmill.pipeline.errors import CorpusmillError
@@ -74,9 +76,9 @@ def _renamed(column: pa.Field, suffix: str) -> pa.Field:
 
 
 def _layer_result(files: Files, table: pa.Table, counts: Mapping[str, int] | None = None) -> Result:
-    failed = table.num_rows - table["failed"].null_count
+    failed = Counter(table["failed"].drop_null().to_pylist())
     return files.result(
-        rows=table.num_rows, counts={**(counts or {}), **({"failed": failed} if failed else {})}
+        rows=table.num_rows, counts={**(counts or {}), **{PREFIX + reason: n for reason, n in failed.items()}}
     )
 
 

@@ -15,6 +15,8 @@ from corpusmill.pipeline.errors import InputError, RecipeError
 
 RUN = "run.json"
 RECIPE = "recipe.yaml"
+BUDGET = "max_error_rate"
+"""Key of a stage of the recipe that no byte depends on."""
 
 
 @dataclass(frozen=True)
@@ -107,19 +109,29 @@ def write_recipe(out: Path, recipe: dict[str, Any]) -> None:
 
 
 def is_continuation(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """One stage list begins with the other and all else but the inputs is equal: nothing that stands would be mixed with another recipe."""
-    shorter = min(len(old["stages"]), len(new["stages"]))
+    """One stage list begins with the other and all else but inputs and budgets is equal: nothing would be mixed with another recipe."""
+    before, after = _stages(old), _stages(new)
+    shorter = min(len(before), len(after))
     same = all(old[key] == new[key] for key in ("seed", "partition_bytes"))
-    return same and old["stages"][:shorter] == new["stages"][:shorter]
+    return same and before[:shorter] == after[:shorter]
+
+
+def _stages(recipe: dict[str, Any]) -> list[dict[str, dict[str, Any]]]:
+    """The stages without their budgets, which change no byte."""
+    return [
+        {
+            key: {name: value for name, value in fields.items() if name != BUDGET}
+            for key, fields in stage.items()
+        }
+        for stage in recipe["stages"]
+    ]
 
 
 def recipe_differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Lines that name each changed key, stages by their names."""
 
     def named(recipe: dict[str, Any]) -> dict[str, Any]:
-        stages = {
-            fields["name"]: {key: fields} for stage in recipe["stages"] for key, fields in stage.items()
-        }
+        stages = {fields["name"]: {key: fields} for stage in _stages(recipe) for key, fields in stage.items()}
         return {
             "seed": recipe["seed"],
             "partition_bytes": recipe["partition_bytes"],
