@@ -13,11 +13,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpusmill import __version__
 from corpusmill.jobs import submit
 from corpusmill.pipeline.errors import CorpusmillError, RecipeError
+from corpusmill.pipeline.remote import redacted
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
 
 STAGE_COMMANDS = {
     "extract": "inputs -> documents",
@@ -48,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except CorpusmillError as error:
-        print(f"corpusmill: {error}", file=sys.stderr)
+        print(f"corpusmill: {redacted(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("corpusmill: stopped; the same command goes on from here", file=sys.stderr)
@@ -60,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if options.command in (command_show, command_locate) else 1
     except OSError as error:  # a full disk, a folder that may not be read or written
         where = f"{error.filename}: " if error.filename else ""
-        print(f"corpusmill: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"corpusmill: {where}{redacted(str(error.strerror or error))}", file=sys.stderr)
         return 1
 
 
@@ -263,7 +267,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         raise RecipeError(f"--sample {options.sample}: a share above 0 and up to 1 is needed")
     run = run_recipe(
         recipe,
-        Path(options.out),
+        options.out,
         workers=options.workers,
         sample=options.sample,
         limit=options.limit,
@@ -274,6 +278,15 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
 
     print("\n".join(closing_lines(run)))
     return 0
+
+
+def reachable(path: str) -> Place:
+    """A place to read: what is wrong with a bucket or its credentials is said at once."""
+    from corpusmill.pipeline.engine.place import place_of
+
+    place = place_of(path)
+    place.check()
+    return place
 
 
 def command_show(options: argparse.Namespace) -> int:
@@ -288,15 +301,23 @@ def command_export(options: argparse.Namespace) -> int:
     need_pipeline()
     from corpusmill.jobs.export import export
 
-    out, to = Path(options.out), Path(options.to)
-    print(export(out, to, options.columns, options.which, options.format, options.workers))
+    print(
+        export(
+            reachable(options.out),
+            options.to,
+            options.columns,
+            options.which,
+            options.format,
+            options.workers,
+        )
+    )
     return 0
 
 
 def command_verify(options: argparse.Namespace) -> int:
     from corpusmill.jobs.verify import verify
 
-    findings, checked = verify(Path(options.path))
+    findings, checked = verify(reachable(options.path))
     for finding in findings:
         print(finding)
     print(f"{checked:,} files checked, {len(findings)} findings")

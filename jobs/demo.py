@@ -66,13 +66,13 @@ def demo(out: Path, pages: int, workers: int | None = None) -> int:
     _title(console, "4  Every dropped page says why")
     example = _show_reasons(console, run)
     _title(console, "5  Shards, a component a source, and the weights between them")
-    _show_mixture(console, run.out)
+    _show_mixture(console, out / "run")
     _title(console, "6  A trainer reads, stops, and resumes on other numbers of ranks")
-    _show_streaming(console, run.out)
+    _show_streaming(console, out / "run")
     _title(console, "7  The page behind a token")
-    _show_origin(console, run.out, crawl.folder)
+    _show_origin(console, out / "run", crawl.folder)
     _title(console, "Next")
-    _show_next(console, run.out, example)
+    _show_next(console, out / "run", example)
     return 0
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from corpusmill.jobs.show import plain
 from corpusmill.pipeline.documents import ROW_GROUP
 from corpusmill.pipeline.engine.files import Files, part_name
+from corpusmill.pipeline.engine.place import Where, place_of
 from corpusmill.pipeline.engine.stage import Result, SetOperation, Stage, TaskIO, Unit
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.run import Run, partition_table
@@ -52,7 +52,7 @@ def to_jsonl_zst(table: pa.Table) -> bytes:
     return compressor.compress("".join(line + "\n" for line in lines).encode())
 
 
-def export(out: Path, to: Path, columns: list[str], which: str, format: str, workers: int | None) -> str:
+def export(out: Where, to: Where, columns: list[str], which: str, format: str, workers: int | None) -> str:
     """Write one file a partition into `to`; returns a line that says what was written. Raises RecipeError for an unknown column."""
     from corpusmill.jobs.run import cores
     from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
@@ -64,42 +64,41 @@ def export(out: Path, to: Path, columns: list[str], which: str, format: str, wor
         read_manifest,
         write_manifest,
     )
-    from corpusmill.pipeline.engine.store import put, sweep
     from corpusmill.pipeline.engine.task import task_of
 
+    out, to = place_of(out).absolute(), place_of(to).absolute()
     run = Run(out)
     if not run.state.complete:
         raise RecipeError(f"{out} is not finished: run the same command again before exporting")
     for part in run.partitions()[:1]:
         partition_table(run, part, columns, which)  # a wrong column is an error before anything is written
-    operation = Export(str(out.resolve()), tuple(columns), which, format)  # type: ignore[arg-type]
+    operation = Export(str(out), tuple(columns), which, format)  # type: ignore[arg-type]
     stage = Stage("export", operation)
     own = own_ingredients(stage, run.state.seed)
     own["fields"].pop("out")
     print_of = fingerprint(own, {each.name: each.content for each in run.state.stages})
     standing = read_manifest(to)
     begun = to / COMMITS / print_of  # says whose commits these are, while there is no manifest to say it
-    sweep(to)
+    to.check(write=True)
+    to.sweep()
+    sizes = to.sizes()
     if standing is not None and standing.fingerprint != print_of:
         raise RecipeError(f"{to} holds another export: choose another folder or delete it")
-    if standing is None and not begun.is_file() and any(path.is_file() for path in to.rglob("*")):
+    if standing is None and not begun.is_file() and sizes:
         raise RecipeError(
             f"{to} holds something else or another export, begun: choose another folder or delete it"
         )
     done = read_commits(to) if standing is None else dict(standing.results)
-    for part in damaged_units(to, done):
+    for part in damaged_units(sizes, done):
         del done[part]
     if standing is None or len(done) < len(standing.results):
-        put(begun, b"")
+        begun.put(b"")
         units = [Unit(part, 1_000_000, parts=(part,)) for part in run.partitions() if part not in done]
         with Stop() as stop, LocalRunner(workers or cores()) as runner:
-            tasks = [
-                task_of(stage, Path("/"), {"export": str(to.resolve())}, run.state.seed, [unit])
-                for unit in units
-            ]
+            tasks = [task_of(stage, to, {"export": ""}, run.state.seed, [unit]) for unit in units]
             for finished in runner.run(tasks, stop):
                 done.update({result.unit: result for result in finished.results})
-        sweep(to)
+        to.sweep()
         standing = write_manifest(to, "export", print_of, own, done, {})
     size = sum(file.size_bytes for result in standing.results.values() for file in result.files)
     return (

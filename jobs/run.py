@@ -15,8 +15,8 @@ import corpusmill
 from corpusmill.jobs.reporter import LineReporter, TerminalReporter
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
+from corpusmill.pipeline.engine.place import Place, Where, place_of
 from corpusmill.pipeline.engine.roles import Reporter
-from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
 
@@ -31,7 +31,7 @@ def cores() -> int:
 
 def run_recipe(
     recipe: Recipe,
-    out: Path,
+    out: Where,
     *,
     workers: int | None = None,
     sample: float | None = None,
@@ -44,12 +44,10 @@ def run_recipe(
 
     Local workers by default (one a core); `ray` is the address of a cluster, `auto`, or `local` for one just for this run.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"--out {out}: this folder cannot be made: {error.strerror}") from None
+    out = place_of(out)
+    out.check(write=True)
     if ray is not None:
-        out = out.resolve()  # nodes may have another current folder
+        out = out.absolute()  # nodes may have another current folder
     own = reporter or default_reporter(explain=update)
     keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
@@ -61,9 +59,9 @@ def run_recipe(
     return Run(out)
 
 
-def _runner(out: Path, workers: int | None, ray: str | None) -> LocalRunner | RayRunner:
+def _runner(out: Place, workers: int | None, ray: str | None) -> LocalRunner | RayRunner:
     if ray is None:
-        return LocalRunner(workers or cores(), log=out / "metrics" / "workers.log")
+        return LocalRunner(workers or cores(), log=out.log())
     from corpusmill.pipeline.engine.ray_runner import RayRunner
 
     return RayRunner(ray, out, workers)

@@ -7,11 +7,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.state import RUN
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.registry import suggestion
@@ -27,11 +27,12 @@ STATES = ("kept", "dropped", "failed")
 
 def show(options: argparse.Namespace) -> Iterator[str]:
     """Lines for `corpusmill show`."""
-    path = Path(options.path)
-    if path.is_dir() and (path / RUN).is_file():
+    place = place_of(options.path)
+    place.check()
+    if (place / RUN).is_file():
         from corpusmill.pipeline.run import Run
 
-        run = Run(path)
+        run = Run(place)
         if options.document is not None:
             yield from document_lines(run, options.document, options.json)
         elif options.columns or options.reason or options.which != "all":
@@ -42,17 +43,17 @@ def show(options: argparse.Namespace) -> Iterator[str]:
             yield from run_lines(run, options.json)
         return
     try:
-        yield from file_lines(path, options.rows, options.columns, options.json)
+        yield from file_lines(place, options.rows, options.columns, options.json)
     except (OSError, ValueError) as error:  # gone, cut, or never what its name says
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise InputError(f"{place} cannot be read: {error}") from None
 
 
-def file_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
+def file_lines(path: Place, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
     """A table, a shard, a plan or a cursor, by its name."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path.random())
         _need_columns(path, file.schema_arrow, columns)
         head = next(file.iter_batches(batch_size=rows, columns=columns), None)
         yield f"{file.metadata.num_rows:,} rows, {file.metadata.num_row_groups} row groups"
@@ -63,7 +64,7 @@ def file_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) 
         yield from stream_lines(path)
 
 
-def _need_columns(path: Path, schema: pa.Schema, columns: list[str] | None) -> None:
+def _need_columns(path: Place, schema: pa.Schema, columns: list[str] | None) -> None:
     unknown = [name for name in columns or () if name not in schema.names]
     if unknown:
         raise InputError(f"{path} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
@@ -83,11 +84,12 @@ def closing_lines(run: Run) -> list[str]:
     return [*lines, *mixture_lines(run.out)] if mixed else lines
 
 
-def mixture_lines(out: Path) -> list[str]:
+def mixture_lines(out: Place) -> list[str]:
     """The stream of a run: its plan and what each component weighs in it."""
-    from corpusmill.shards.plan import find_plan, read_plan
+    from corpusmill.shards.layout import PLAN_FILE
+    from corpusmill.shards.plan import read_plan
 
-    path = find_plan(out)
+    path = out / "shards" / PLAN_FILE
     plan = read_plan(path)
     rows = {component.name: component.rows for component in plan.components}
     lines = [f"stream: {path}"]
@@ -228,9 +230,9 @@ def figure(value: Any) -> Any:
     return f"{value:.12g}" if isinstance(value, float) else value
 
 
-def arrow_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
+def arrow_lines(path: Place, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
     """An Arrow IPC file: its schema's metadata and first rows."""
-    with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+    with pa.ipc.open_file(path.mapped()) as reader:
         _need_columns(path, reader.schema, columns)
         count = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
         yield f"{count:,} rows in {reader.num_record_batches} blocks"
@@ -241,7 +243,7 @@ def arrow_lines(path: Path, rows: int, columns: list[str] | None, as_json: bool)
             yield from table_lines((head.select(columns) if columns else head).to_pylist(), as_json)
 
 
-def stream_lines(path: Path) -> Iterator[str]:
+def stream_lines(path: Place) -> Iterator[str]:
     """A plan (components, weights, phases) or a cursor."""
     if path.suffix == ".json" and path.is_file() and path.name != "plan.json":
         yield from (f"{key}: {value}" for key, value in json.loads(path.read_text(encoding="utf-8")).items())

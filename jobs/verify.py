@@ -5,19 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from corpusmill.pipeline.engine.manifest import HEAD, SPENT, read_manifest
+from corpusmill.pipeline.engine.place import Disk, Place, Where, place_of
 from corpusmill.pipeline.engine.state import RUN, need_state
-from corpusmill.pipeline.engine.store import hash_bytes, hash_file
+from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import InputError
 
 
-def verify(path: Path) -> tuple[list[str], int]:
-    """(findings, files checked) for OUT of a run or a folder of shards. Every finding names its file and what redoes it."""
-    if (path / RUN).is_file():
-        findings, checked = verify_run(path)
-        shards = path / "shards" / "plan.json"
-        if shards.is_file():
-            findings += _verify_shards(shards.parent)
+def verify(where: Where) -> tuple[list[str], int]:
+    """(findings, files checked) for OUT of a run or a folder of shards. Every finding names its file and what redoes it.
+
+    Of a run on a store all files are compared with what was recorded; the blocks inside shards, whose hashes say where in a file it is
+    damaged, are looked at on a disk only.
+    """
+    out = place_of(where)
+    if (out / RUN).is_file():
+        findings, checked = verify_run(out)
+        if isinstance(out, Disk) and (out / "shards" / "plan.json").is_file():
+            findings += _verify_shards(out.path / "shards")
         return findings, checked
+    if not isinstance(out, Disk):
+        raise InputError(
+            f"{out} is no run (no {RUN}); shards alone are verified on a disk: copy the folder there"
+        )
+    path = out.path
     folder = path.parent if path.name == "plan.json" else path
     if not (folder / "plan.json").is_file():
         raise InputError(f"{path} is neither a run (no {RUN}) nor a folder of shards (no plan.json)")
@@ -25,7 +35,7 @@ def verify(path: Path) -> tuple[list[str], int]:
     return found, sum(1 for file in folder.rglob("*") if file.is_file())
 
 
-def verify_run(out: Path) -> tuple[list[str], int]:
+def verify_run(out: Place) -> tuple[list[str], int]:
     """Every file that the manifests in force name."""
     findings: list[str] = []
     checked = 0
@@ -35,7 +45,8 @@ def verify_run(out: Path) -> tuple[list[str], int]:
         if manifest is None:
             findings.append(f"{folder}: its manifest is missing or damaged: run the same command again")
             continue
-        if (folder / SPENT).exists():
+        sizes = folder.sizes()
+        if SPENT in sizes:
             continue
         records = [
             (file.name, file.size_bytes, file.xxh3)
@@ -44,27 +55,25 @@ def verify_run(out: Path) -> tuple[list[str], int]:
         ]
         for name, size, digest in records:
             checked += 1
-            findings += _check(folder / name, size, digest)
+            findings += _check(folder / name, sizes.get(name), size, digest)
         for name, digest in manifest.sealed.items():
             checked += 1
             file = folder / name
-            if not file.is_file() or hash_bytes(file.read_bytes()) != digest:
+            if name not in sizes or hash_bytes(file.read_bytes()) != digest:
                 findings.append(
                     f"{file}: missing or changed: delete {folder / HEAD} and run the same command again"
                 )
     return findings, checked
 
 
-def _check(file: Path, size: int, digest: str) -> list[str]:
+def _check(file: Place, found: int | None, size: int, digest: str) -> list[str]:
     again = "delete it and run the same command again"
-    if not file.is_file():
+    if found is None:
         return [f"{file}: missing: run the same command again"]
-    if file.stat().st_size != size:
-        return [f"{file}: {file.stat().st_size:,} bytes, recorded {size:,}: {again}"]
+    if found != size:
+        return [f"{file}: {found:,} bytes, recorded {size:,}: {again}"]
     return (
-        []
-        if hash_file(file) == digest
-        else [f"{file}: its bytes have changed since they were written: {again}"]
+        [] if file.hash() == digest else [f"{file}: its bytes have changed since they were written: {again}"]
     )
 
 

@@ -77,7 +77,7 @@ def _client(scheme: str, endpoint: str | None, region: str, anonymous: bool) -> 
     if scheme == "gs":
         return fs.GcsFileSystem(anonymous=anonymous, endpoint_override=endpoint)
     where = urlsplit(endpoint) if endpoint else None
-    if where is not None and (where.scheme not in WEB or not where.hostname):
+    if where is not None and (where.scheme not in WEB or not where.hostname or "@" in where.netloc):
         raise RecipeError(f"endpoint {redacted(endpoint or '')}: http[s]://HOST[:PORT] is needed")
     return fs.S3FileSystem(
         anonymous=anonymous,
@@ -89,6 +89,14 @@ def _client(scheme: str, endpoint: str | None, region: str, anonymous: bool) -> 
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
         allow_delayed_open=True,  # an object of up to 5 MiB is one PUT instead of the three of a multipart upload
     )
+
+
+SURROUNDINGS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+def surroundings() -> dict[str, str]:
+    """What of this process's environment says where a store is: workers on other machines get it. Credentials are not among it."""
+    return {name: os.environ[name] for name in SURROUNDINGS if os.environ.get(name)}
 
 
 SECRET_NAMES = re.compile(r"(SECRET|TOKEN|PASSWORD|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE)

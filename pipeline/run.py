@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.files import Files, Task, part_name
 from corpusmill.pipeline.engine.manifest import Manifest, read_manifest
+from corpusmill.pipeline.engine.place import Where, place_of
 from corpusmill.pipeline.engine.stage import Unit
 from corpusmill.pipeline.engine.state import StageState, State, need_state
 from corpusmill.pipeline.errors import InputError, RecipeError
@@ -22,8 +22,8 @@ from corpusmill.pipeline.registry import suggestion
 class Run:
     """The layers in force below `out`, joined by row."""
 
-    def __init__(self, out: Path | str) -> None:
-        self.out = Path(out)
+    def __init__(self, out: Where) -> None:
+        self.out = place_of(out)
         self.state: State = need_state(self.out)
 
     def stages(self, kind: str | None = None) -> list[StageState]:
@@ -59,7 +59,7 @@ class Run:
         for stage in self.stages("measure"):
             part = next(iter(self.manifest(stage.name).results), None)
             if part is not None:
-                names = pq.read_schema(self.out / stage.folder / part_name(part)).names
+                names = pq.read_schema((self.out / stage.folder / part_name(part)).random()).names
                 found.update({name: stage.name for name in names if name != "failed"})
         return found
 

@@ -20,7 +20,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ import xxhash
 
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
 
 FORMAT = "corpusmill/shards/v1"
 MANIFEST = "manifest.json"
@@ -176,7 +179,7 @@ def _check_fields(value: Manifest | ShardFile, where: str) -> None:
             raise ShardError(f"{where}: {found!r} lies outside its folder; do not use these shards")
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path | Place) -> Manifest:
     path = folder / MANIFEST
     try:
         return decode_manifest(path.read_bytes(), str(path))

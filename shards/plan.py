@@ -13,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpusmill.pipeline.errors import BudgetError, ShardError
 from corpusmill.shards.layout import PLAN_FILE, Manifest, canonical, content_hash
 from corpusmill.shards.mixture import PPB, Mixture, Step
 from corpusmill.shards.order import ORDER_VERSION
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
 
 FORMAT = "corpusmill/plan/v1"
 RAMP_STEPS = 64
@@ -179,7 +182,7 @@ def find_plan(path: str | Path) -> Path:
     )
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path | Place) -> Plan:
     """Raises ShardError when the file is damaged, edited without its id, or made for another version."""
     try:
         value = json.loads(path.read_bytes())

@@ -17,6 +17,7 @@ from corpusmill.pipeline.engine.manifest import (
     write_commit,
     write_manifest,
 )
+from corpusmill.pipeline.engine.place import place_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
 from corpusmill.pipeline.engine.store import put, sweep, temporary_beside
 from corpusmill.pipeline.errors import InputError, RecipeError
@@ -83,7 +84,7 @@ def test_a_commit_that_was_cut_or_changed_counts_for_nothing(tmp_path: Path) -> 
 def test_missing_and_cut_files_are_seen(tmp_path: Path) -> None:
     (tmp_path / "part-0").write_bytes(b"abc")
     (tmp_path / "part-1").write_bytes(b"ab")
-    assert damaged_units(tmp_path, {unit: result(unit) for unit in range(3)}) == [1, 2]
+    assert damaged_units(place_of(tmp_path).sizes(), {unit: result(unit) for unit in range(3)}) == [1, 2]
 
 
 def test_a_put_that_fails_leaves_neither_the_file_nor_a_temporary_one(tmp_path: Path) -> None:

@@ -7,24 +7,21 @@ files that it was made from. The operation with its fields, models and library v
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.manifest import Manifest, read_manifest
+from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.state import State
-from corpusmill.pipeline.engine.store import commit, temporary_beside
 
 Key = tuple[Any, ...]
 
 
 def adopt(
-    out: Path,
+    out: Place,
     stage: Stage,
     folder: str,
     own: Mapping[str, Any],
@@ -53,9 +50,11 @@ def adopt(
         known = {key: result for part, result in made.results.items() if (key := _sources(then, part))}
         wanted = {unit.index: _sources(now, unit.index) for unit in units}
     found = {}
+    source, target = out / before.folder, out / folder
+    sizes = source.sizes() if any(key in known for key in wanted.values()) else {}
     for index, key in wanted.items():
         result = known.get(key) if key else None
-        if result is not None and _link(out / before.folder, out / folder, result, index):
+        if result is not None and _link(source, target, sizes, result, index):
             files_now = tuple(replace(file, name=part_name(index)) for file in result.files)
             found[index] = replace(result, unit=index, files=files_now)
     return found
@@ -75,7 +74,7 @@ def _range_of(place: Mapping[str, Any], identities: Mapping[tuple[str, str], str
     return (*name, identities[name], place["start"], place["end"])  # type: ignore[index]
 
 
-def _manifest_of(out: Path, old: State, name: str) -> Manifest | None:
+def _manifest_of(out: Place, old: State, name: str) -> Manifest | None:
     stage = old.stage(name)
     return read_manifest(out / stage.folder) if stage else None
 
@@ -92,18 +91,12 @@ def _sources(layers: Sequence[Mapping[str, str]], part: int) -> Key | None:
     return tuple(layer[name] for layer in layers) if all(name in layer for layer in layers) else None
 
 
-def _link(source: Path, target: Path, result: Result, index: int) -> bool:
+def _link(source: Place, target: Place, sizes: Mapping[str, int], result: Result, index: int) -> bool:
     """Give the unit's one file its new name; False when it is not there whole (then it is made as usual)."""
     if len(result.files) != 1:
         return False
     (record,) = result.files
-    path = source / record.name
-    if not path.is_file() or path.stat().st_size != record.size_bytes:
+    if sizes.get(record.name) != record.size_bytes:
         return False
-    temporary = temporary_beside(target / part_name(index))
-    try:
-        os.link(path, temporary)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(path, temporary)
-    commit(temporary, target / part_name(index))
+    (source / record.name).copy_to(target / part_name(index))
     return True

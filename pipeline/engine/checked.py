@@ -1,20 +1,37 @@
 """Reading what a manifest names: a file counts only with the bytes that were recorded.
 
 The driver hands tasks the hashes of what they may read whole; a worker hashes a file before it first uses it, and again only when the
-file has changed on disk. xxh3 reads some 10 GB/s, so this costs what it takes to bring the file into the page cache.
+file has changed on disk. xxh3 reads some 10 GB/s, so this costs what it takes to bring the file into the page cache. On a store, which
+keeps checksums of its own, what is fetched whole (bucket.WHOLE_BYTES) is hashed, and larger objects are read by ranges as they are.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from corpusmill.pipeline.engine.store import hash_file
+import pyarrow as pa
+
+from corpusmill.pipeline.engine.place import Disk, Place
+from corpusmill.pipeline.engine.store import hash_bytes, hash_file
 from corpusmill.pipeline.errors import DamagedError
 
 MOST_SEEN = 100_000
 
 _seen: dict[Path, tuple[int, int, int, str]] = {}
 """Files that this process has hashed: inode, size, time of change, hash."""
+
+
+def checked(place: Place, stage: str, name: str, known: str | None) -> Path | pa.NativeFile:
+    """A file for pyarrow's readers, when its bytes are those that were recorded; DamagedError when not."""
+    if isinstance(place, Disk):
+        return check(place.path, stage, name, known)
+    source = place.random()
+    if known is not None and isinstance(source, pa.BufferReader):
+        data = source.read_buffer()
+        if hash_bytes(data) != known:
+            raise damaged(place, stage, name)
+        source.seek(0)
+    return source
 
 
 def check(path: Path, stage: str, name: str, known: str | None) -> Path:
@@ -32,7 +49,7 @@ def check(path: Path, stage: str, name: str, known: str | None) -> Path:
     return path
 
 
-def damaged(path: Path, stage: str, name: str) -> DamagedError:
+def damaged(path: Path | Place, stage: str, name: str) -> DamagedError:
     return DamagedError(
         f"{path}: its bytes are not those that were written: delete it and run the same command again",
         stage,

@@ -6,12 +6,10 @@ from the commits that stand, and ends with the bytes of an undisturbed run.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine import budgets
@@ -32,6 +30,7 @@ from corpusmill.pipeline.engine.layout import (
 )
 from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.manifest import (
+    COMMITS,
     HEAD,
     SPENT,
     TABLE,
@@ -43,10 +42,10 @@ from corpusmill.pipeline.engine.manifest import (
     write_commit,
     write_manifest,
 )
-from corpusmill.pipeline.engine.metrics import Meter, note_driver, note_lost
+from corpusmill.pipeline.engine.metrics import Meter, note, note_driver, note_lost
+from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
-from corpusmill.pipeline.engine.store import hash_file, put, sweep
 from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import BudgetError, DamagedError, RunError
 from corpusmill.pipeline.recipe import Recipe
@@ -59,7 +58,7 @@ MENDS = 10
 class Driver:
     """One run of one recipe into one folder."""
 
-    out: Path
+    out: Place
     recipe: Recipe
     runner: Runner
     reporter: Reporter
@@ -73,10 +72,13 @@ class Driver:
     _adopting: bool = field(default=True, init=False)
     _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
+    def __post_init__(self) -> None:
+        self.out = place_of(self.out)  # a path is taken as well
+
     def run(self) -> states.State:
         """Run what is not there yet; returns the state written to run.json."""
-        sweep(self.out)
-        files = find_inputs(self.recipe.inputs, self.out)
+        self.out.sweep()
+        files = find_inputs(self.recipe.inputs, str(self.out))
         self.stages = compile_recipe(self.recipe, self.sample, self.limit)
         # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
@@ -154,7 +156,7 @@ class Driver:
         was = self.manifests[stage.name].content
         file = self.out / self.folders[stage.name] / damage.name
         self.reporter.warn(f"{file}: its bytes were not those that had been written: it is made again")
-        file.unlink(missing_ok=True)
+        file.unlink()
         self._adopting = False  # what was taken over by a link may be damaged where it came from, too
         self._ensure_from_whole_files(stage)
         self._need_same(stage, was)
@@ -172,8 +174,12 @@ class Driver:
         started = time.perf_counter()
         manifest = read_manifest(self.out / folder)
         why = self._why(stage)
-        if manifest is not None and not self._damaged(stage, manifest):
-            drop_commits(self.out / folder)  # a driver that was killed between manifest and commits left them
+        sizes = (self.out / folder).sizes() if manifest is not None else {}
+        if manifest is not None and not self._damaged(stage, manifest, sizes):
+            if any(
+                name.startswith(COMMITS) for name in sizes
+            ):  # of a driver killed between manifest and commits
+                drop_commits(self.out / folder)
             self.manifests[stage.name] = manifest
             self._publish(stage)
             self.reporter.stage_ended(stage, manifest, time.perf_counter() - started, True, why)
@@ -192,8 +198,9 @@ class Driver:
             self._make(stage, print_of, reads)
             return False
         except (RunError, OSError):
-            made = read_manifest(self.out / self.folders[stage.name])
-            if made is None or self._damaged(stage, made):
+            folder = self.out / self.folders[stage.name]
+            made = read_manifest(folder)
+            if made is None or self._damaged(stage, made, folder.sizes()):
                 raise
         self.manifests[stage.name] = made
         self._publish(stage)
@@ -215,14 +222,13 @@ class Driver:
         stage = self._old.stage(name) if self._old else None
         return stage.content if stage else None
 
-    def _damaged(self, stage: Stage, manifest: Manifest) -> bool:
+    def _damaged(self, stage: Stage, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
         """Whether files of a finished stage are gone or cut; those of a spent temporary stage may be gone."""
         folder = self.out / self.folders[stage.name]
-        if (folder / SPENT).exists():
+        if SPENT in sizes:
             return False
-        return bool(damaged_units(folder, manifest.results)) or any(
-            not (folder / name).is_file() or hash_file(folder / name) != known
-            for name, known in manifest.sealed.items()
+        return bool(damaged_units(sizes, manifest.results)) or any(
+            name not in sizes or (folder / name).hash() != known for name, known in manifest.sealed.items()
         )
 
     def _make(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> None:
@@ -231,12 +237,13 @@ class Driver:
         for name in stage.reads:
             self._materialise(name)
         meter = Meter(helpers=False)
-        (folder / SPENT).unlink(missing_ok=True)
+        if (folder / SPENT).is_file():
+            (folder / SPENT).unlink()
         self._spent.discard(stage.name)
         operation = stage.operation
         units = {unit.index: unit for unit in units_of(stage, self._inputs)}
         done = {unit: result for unit, result in self._standing(folder).items() if unit in units}
-        for unit in damaged_units(folder, done):
+        for unit in damaged_units(folder.sizes(), done) if done else ():
             del done[unit]
         done.update(self._adopt(stage, [unit for index, unit in sorted(units.items()) if index not in done]))
         todo = [unit for index, unit in sorted(units.items()) if index not in done]
@@ -255,8 +262,8 @@ class Driver:
                 raise RunError(f"stage {stage.name}: units do not fit together after three rounds")
             sealed = operation.seal(done, self._inputs)
             for name, data in sorted(sealed.items()):
-                put(folder / name, data)
-        sweep(folder)
+                (folder / name).put(data)
+        folder.sweep()
         ingredients = {**self._own[stage.name], "reads": dict(reads)}
         self.manifests[stage.name] = write_manifest(folder, stage.name, print_of, ingredients, done, sealed)
         self._publish(stage)
@@ -272,7 +279,7 @@ class Driver:
             write_commit(self.out / folder, [found[unit] for unit in sorted(found)])
         return found
 
-    def _standing(self, folder: Path) -> dict[int, Result]:
+    def _standing(self, folder: Place) -> dict[int, Result]:
         """Units that are done: by commits, or by a manifest some of whose files were lost."""
         manifest = read_manifest(folder)
         return dict(manifest.results) if manifest else read_commits(folder)
@@ -281,11 +288,10 @@ class Driver:
         """Make the files of a spent temporary stage again, since a reader of it has to run."""
         folder = self.out / self.folders[name]
         # No head: it was being made again when damage in what it reads sent this stage back to its start.
-        if (folder / SPENT).exists() or not (folder / HEAD).is_file():
+        if (folder / SPENT).is_file() or not (folder / HEAD).is_file():
             stage = next(stage for stage in self.stages if stage.name == name)
             old = self.manifests[name]
-            for file in (HEAD, TABLE):
-                (folder / file).unlink(missing_ok=True)
+            folder.unlink_all([HEAD, TABLE])
             self._make(stage, old.fingerprint, old.ingredients["reads"])
             self._need_same(stage, old.content)
 
@@ -321,8 +327,6 @@ class Driver:
 
     def _measure(self, stage: Stage, done: Done) -> None:
         """Seconds, memory and attempts, apart from the data: they differ from run to run."""
-        path = self.out / "metrics" / f"{stage.name}.jsonl"
-        path.parent.mkdir(parents=True, exist_ok=True)
         line = {
             "units": [result.unit for result in done.results],
             "attempt": done.attempt,
@@ -330,8 +334,7 @@ class Driver:
             "folder": self.folders[stage.name],
             **done.usage,
         }
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        note(self.out, f"{stage.name}.jsonl", [line])
 
     def _look_for_mistakes(self, stage: Stage) -> None:
         """The budgets of a stage that is done: too many failed rows, or a cut that drops nearly all (a wrong threshold, more often than not)."""
@@ -365,7 +368,7 @@ class Driver:
                 data = (self.out / self.folders[stage.name] / name).read_bytes()
                 path = self.out / target
                 if not path.is_file() or path.read_bytes() != data:
-                    put(path, data)
+                    path.put(data)
 
     def _spend(self) -> None:
         """Drop the files of temporary stages all of whose readers stand."""
@@ -377,8 +380,7 @@ class Driver:
             readers = [other for other in self.stages if stage.name in other.reads]
             folder = self.out / self.folders.get(stage.name, "")
             if readers and all(each.name in self.manifests for each in (stage, *readers)):
-                put(folder / SPENT, b"")  # before the first file goes: from here on they may be missing
-                for result in self.manifests[stage.name].results.values():
-                    for file in result.files:
-                        (folder / file.name).unlink(missing_ok=True)
+                (folder / SPENT).put(b"")  # before the first file goes: from here on they may be missing
+                results = self.manifests[stage.name].results.values()
+                folder.unlink_all([file.name for result in results for file in result.files])
                 self._spent.add(stage.name)

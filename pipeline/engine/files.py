@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from corpusmill.pipeline.documents import DOCUMENTS, ROW_GROUP
 from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
-from corpusmill.pipeline.engine.checked import check, damaged
+from corpusmill.pipeline.engine.checked import checked, damaged
+from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
-from corpusmill.pipeline.engine.store import commit, hash_file, temporary_beside
+from corpusmill.pipeline.engine.store import hash_file
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.ledger import KEPT
 
@@ -65,32 +66,35 @@ class Files:
         self.task = task
         self.unit = unit
         self.seed = task.seed
-        self.root = Path(task.root)
+        self.root = place_of(task.root)
+        self._rows: dict[int, int] = {}  # of documents partitions: asked for with every layer
         self._written: list[FileRecord] = []
 
-    def folder(self, stage: str) -> Path:
+    def folder(self, stage: str) -> Place:
         return self.root / self.task.folders[stage]
 
-    def existing(self, stage: str, name: str) -> Path:
-        """The path of an earlier stage's file; DamagedError when its bytes are not those that were recorded."""
-        return check(self.folder(stage) / name, stage, name, self.task.hashes.get(stage, {}).get(name))
+    def existing(self, stage: str, name: str) -> Path | pa.NativeFile:
+        """An earlier stage's file for pyarrow's readers; DamagedError when its bytes are not those that were recorded."""
+        return checked(self.folder(stage) / name, stage, name, self.task.hashes.get(stage, {}).get(name))
 
-    def part(self, stage: str, part: int) -> Path:
+    def part(self, stage: str, part: int) -> Path | pa.NativeFile:
         return self.existing(stage, part_name(part))
 
     def row_count(self, part: int) -> int:
-        return int(pq.read_metadata(self.part("documents", part)).num_rows)
+        if part not in self._rows:
+            self._rows[part] = int(pq.read_metadata(self.part("documents", part)).num_rows)
+        return self._rows[part]
 
     def documents(self, part: int, columns: Sequence[str]) -> pa.Table:
         return pq.read_table(self.part("documents", part), columns=list(columns), partitioning=None)
 
     def layer(self, stage: str, part: int, columns: Sequence[str] | None = None) -> pa.Table:
-        path = self.part(stage, part)
-        table = pq.read_table(path, columns=None if columns is None else list(columns), partitioning=None)
+        names = None if columns is None else list(columns)
+        table = pq.read_table(self.part(stage, part), columns=names, partitioning=None)
         rows = self.row_count(part)
         if table.num_rows != rows:
             raise InputError(
-                f"{path}: {table.num_rows} rows, its documents have {rows}: delete the layer's folder and run again"
+                f"{self.folder(stage) / part_name(part)}: {table.num_rows} rows, its documents have {rows}: delete the layer's folder and run again"
             )
         return table
 
@@ -105,9 +109,9 @@ class Files:
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         stored = [name for name in columns if name in DOCUMENTS.names]
         measures = self._measures(part, [name for name in columns if name not in DOCUMENTS.names])
-        edits = [pq.ParquetFile(self.part(name, part)) for name in self.task.text] if "text" in stored else []
+        edits = [self._parquet(name, part) for name in self.task.text] if "text" in stored else []
         keep = self.kept(part) if kept else None
-        documents = pq.ParquetFile(self.part("documents", part))
+        documents = self._parquet("documents", part)
         start = 0
         for group in range(documents.num_row_groups):
             piece = documents.read_row_group(group, columns=[*dict.fromkeys([*stored, "reason", "failed"])])
@@ -126,6 +130,10 @@ class Files:
             if len(index):
                 yield index + start, table.select(list(columns)).take(pa.array(index))
             start += piece.num_rows
+
+    def _parquet(self, stage: str, part: int) -> pq.ParquetFile:
+        """For reading by row groups; on a store the columns of a group are fetched together, near ones by one request."""
+        return pq.ParquetFile(self.part(stage, part), pre_buffer=not self.root.local)
 
     def _measures(self, part: int, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
         by_stage: dict[str, list[str]] = {}
@@ -147,10 +155,11 @@ class Files:
 
     def open_arrow(self, stage: str, name: str) -> ArrowFile:
         path = self.folder(stage) / name
-        return ArrowFile(pa.memory_map(str(path)), lambda: damaged(path, stage, name))
+        return ArrowFile(path.mapped(), lambda: damaged(path, stage, name))
 
     def read_bytes(self, stage: str, name: str) -> bytes:
-        return self.existing(stage, name).read_bytes()
+        source = self.existing(stage, name)
+        return source.read_bytes() if isinstance(source, Path) else bytes(source.read())
 
     def write_layer(self, part: int, table: pa.Table) -> None:
         self.write_parquet(part_name(part), table, LAYER_ROW_GROUP, with_text=False)
@@ -189,11 +198,11 @@ class Files:
 
     def _write(self, name: str, rows: int, write: Callable[[Path], None]) -> None:
         path = self.folder(self.task.stage) / name
-        temporary = temporary_beside(path)
+        temporary = path.temporary()
         try:
             write(temporary)
             record = FileRecord(name, rows, temporary.stat().st_size, hash_file(temporary))
-            commit(temporary, path)
+            path.put_file(temporary)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

@@ -35,7 +35,7 @@ def identity(path: Path) -> str:
     return digest.hexdigest()
 
 
-def find_inputs(inputs: Sequence[Input], out: Path | None = None) -> list[InputFile]:
+def find_inputs(inputs: Sequence[Input], out: Path | str | None = None) -> list[InputFile]:
     """The files of all inputs, sorted by source and path below the fixed prefix; their order on disk plays no part.
 
     Wildcards that reach into `out` find nothing there: a run that is taken up again must not read what it wrote.
@@ -63,14 +63,14 @@ def find_inputs(inputs: Sequence[Input], out: Path | None = None) -> list[InputF
     return [found[key] for key in sorted(found)]
 
 
-def _expand(item: Input, out: Path | None) -> list[str]:
+def _expand(item: Input, out: Path | str | None) -> list[str]:
     """Files that exist, whatever their names; a path with wildcards that match nothing may be a name as it stands, as in a shell."""
     if re.match(r"[a-z0-9]+://", item.path):
         raise RecipeError(f"input {item.path}: only files on this machine can be read; fetch it first")
     if glob.has_magic(item.path):
         paths = [path for path in glob.iglob(item.path, recursive=True) if Path(path).is_file()]  # noqa: PTH207
         if out is not None:
-            inside = out.resolve()
+            inside = Path(out).resolve()
             paths = [path for path in paths if not Path(path).resolve().is_relative_to(inside)]
         if paths:
             return sorted(paths)

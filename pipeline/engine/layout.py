@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.manifest import Manifest
+from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.stage import Edit, InputFile, Measure, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.ledger import Ledger
@@ -28,7 +28,7 @@ class Inputs:
 
     files: Sequence[InputFile]
     partition_bytes: int
-    root: Path
+    root: Place
     manifests: Mapping[str, Manifest]
     folders: Mapping[str, str]
 

@@ -10,20 +10,19 @@ Data without a commit is garbage. Commits go when the manifest stands. Only the 
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from corpusmill.pipeline.engine.place import Where, place_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result
-from corpusmill.pipeline.engine.store import files_below, hash_bytes, put, remove_tree
+from corpusmill.pipeline.engine.store import TEMPORARY, hash_bytes
 
 TABLE = "_manifest.parquet"
 HEAD = "_manifest.json"
@@ -95,39 +94,39 @@ def result_from_json(value: Mapping[str, Any]) -> Result:
     return Result(value["unit"], files, value["rows"], dict(value["counts"]), dict(value["extra"]))
 
 
-def write_commit(folder: Path, results: list[Result], again: int = 0) -> None:
+def write_commit(folder: Where, results: list[Result], again: int = 0) -> None:
     """Declare the units of one task done. The name follows from the units, so a retry overwrites its own record.
 
     `again` counts the rounds of `SetOperation.check`: a unit that was laid out anew overrides its first result.
     """
     body = canonical([result_to_json(result) for result in results])
     name = f"{again}-{results[0].unit:06d}-{results[-1].unit:06d}-{hash_bytes(body)[:12]}.json"
-    put(folder / COMMITS / name, body)
+    (place_of(folder) / COMMITS / name).put(body)
 
 
-def read_commits(folder: Path) -> dict[int, Result]:
+def read_commits(folder: Where) -> dict[int, Result]:
     """Unit -> result of all tasks that finished, by one listing; a record that was cut or changed counts for nothing.
 
     One that goes between listing and reading was dropped by another driver, whose manifest stands: its units are done once more.
     """
+    commits = place_of(folder) / COMMITS
+    names = sorted(
+        name for name in commits.sizes() if name.endswith(".json") and not name.startswith(TEMPORARY)
+    )
     done: dict[int, Result] = {}
-    for path in sorted(files_below(folder / COMMITS)):
-        if path.suffix != ".json" or path.name.startswith("."):
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            body = path.read_bytes()
-            if path.stem.endswith(f"-{hash_bytes(body)[:12]}"):
-                done.update((value["unit"], result_from_json(value)) for value in json.loads(body))
+    for name, body in zip(names, commits.read_all(names), strict=True):
+        if body is not None and name.endswith(f"-{hash_bytes(body)[:12]}.json"):
+            done.update((value["unit"], result_from_json(value)) for value in json.loads(body))
     return done
 
 
-def drop_commits(folder: Path) -> None:
+def drop_commits(folder: Where) -> None:
     """The commits of a stage whose manifest stands."""
-    remove_tree(folder / COMMITS)
+    (place_of(folder) / COMMITS).remove_tree()
 
 
 def write_manifest(
-    folder: Path,
+    folder: Where,
     stage: str,
     fingerprint: str,
     ingredients: dict[str, Any],
@@ -135,6 +134,7 @@ def write_manifest(
     sealed: Mapping[str, bytes],
 ) -> Manifest:
     """Write table and head (the head last: it is what makes the stage stand), then drop the commits."""
+    folder = place_of(folder)
     ordered = [results[unit] for unit in sorted(results)]
     hashes = {name: hash_bytes(data) for name, data in sorted(sealed.items())}
     content = hash_bytes(canonical([[result_to_json(result) for result in ordered], hashes]))
@@ -150,7 +150,7 @@ def write_manifest(
     ]
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), buffer, compression="zstd")
-    put(folder / TABLE, buffer.getvalue())
+    (folder / TABLE).put(buffer.getvalue())
     head = {
         "stage": stage,
         "fingerprint": fingerprint,
@@ -164,15 +164,16 @@ def write_manifest(
         "table_xxh3": hash_bytes(buffer.getvalue()),
     }
     head["head_xxh3"] = hash_bytes(canonical(head))
-    put(folder / HEAD, json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+    (folder / HEAD).put(json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
     drop_commits(folder)
     return Manifest(
         stage, fingerprint, ingredients, {result.unit: result for result in ordered}, hashes, content
     )
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Where) -> Manifest | None:
     """The manifest of a finished stage; None when there is none or when table or head is not as it was written."""
+    folder = place_of(folder)
     try:
         data, head = (folder / TABLE).read_bytes(), json.loads((folder / HEAD).read_bytes())
     except FileNotFoundError:
@@ -194,12 +195,9 @@ def read_manifest(folder: Path) -> Manifest | None:
     )
 
 
-def damaged_units(folder: Path, results: Mapping[int, Result]) -> list[int]:
-    """Units with a file that is missing or has another length than its record (contents are checked where they are read, and by `corpusmill verify`)."""
-    sizes = {}
-    for path in files_below(folder):
-        with contextlib.suppress(FileNotFoundError):  # another driver's temporary file
-            sizes[str(path.relative_to(folder))] = path.stat().st_size
+def damaged_units(sizes: Mapping[str, int], results: Mapping[int, Result]) -> list[int]:
+    """Units with a file that is missing or has another length than its record, by `Place.sizes` of the stage's folder
+    (contents are checked where they are read, and by `corpusmill verify`)."""
     return [
         unit
         for unit, result in results.items()

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from corpusmill.pipeline.engine.place import Where, place_of
+
 HELPERS: set[int] = set()
 """Child processes that work for this process and are still alive; whoever starts one adds it, and takes it out when it has ended."""
 
@@ -94,27 +96,29 @@ def _peak_of(pid: str) -> int:
     return 0
 
 
-def note_lost(out: Path, lost: Iterable[Lost]) -> None:
-    _append(out / "metrics" / "run" / "lost.jsonl", map(asdict, lost))
+def note_lost(out: Where, lost: Iterable[Lost]) -> None:
+    note(out, "run/lost.jsonl", map(asdict, lost))
 
 
-def note_driver(out: Path, stage: str, folder: str, usage: Mapping[str, float]) -> None:
-    _append(out / "metrics" / "run" / "driver.jsonl", [{"stage": stage, "folder": folder, **usage}])
+def note_driver(out: Where, stage: str, folder: str, usage: Mapping[str, float]) -> None:
+    note(out, "run/driver.jsonl", [{"stage": stage, "folder": folder, **usage}])
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a metrics file; one that a full disk or a kill cut counts for nothing, and no file is no lines."""
-    with contextlib.suppress(FileNotFoundError), path.open(encoding="utf-8", errors="replace") as file:
-        for line in file:
-            with contextlib.suppress(ValueError):
-                value = json.loads(line)
-                if isinstance(value, dict):
-                    yield value
-
-
-def _append(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+def note(out: Where, name: str, values: Iterable[Mapping[str, Any]]) -> None:
+    """Append lines to OUT/metrics/`name`."""
     lines = [json.dumps(value) + "\n" for value in values]
     if lines:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write("".join(lines))
+        (place_of(out) / "metrics" / name).append("".join(lines))
+
+
+def read_lines(path: Where) -> Iterator[dict[str, Any]]:
+    """The lines of a metrics file; one that a full disk or a kill cut counts for nothing, and no file is no lines."""
+    try:
+        data = place_of(path).read_bytes()
+    except FileNotFoundError:
+        return
+    for line in data.decode(errors="replace").split("\n"):
+        with contextlib.suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                yield value

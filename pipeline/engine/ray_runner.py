@@ -13,7 +13,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from typing import Any
 from corpusmill.pipeline.engine.attempts import Done, Job, Queue, done_of
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import LONE_THREAD, Stop
-from corpusmill.pipeline.engine.store import put
+from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.errors import RecipeError, RunError
+from corpusmill.pipeline.remote import surroundings
 
 START_TRIES = 4
 """`ray.init` gives its own node a fixed 30 s to come up, too little on a busy machine (3 of 9 starts failed at a load of 12)."""
@@ -33,7 +34,7 @@ IN_FLIGHT_PER_SLOT = 2
 class RayRunner:
     """`address`: a cluster's, `auto` for the one this machine belongs to, or `local` for one that is started here and ended with the run."""
 
-    def __init__(self, address: str, out: Path, workers: int | None = None) -> None:
+    def __init__(self, address: str, out: Place, workers: int | None = None) -> None:
         self._ray = connect(address, workers)
         self._execute = self._ray.remote(max_retries=0, num_cpus=1)(execute)
         slots = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
@@ -61,7 +62,9 @@ class RayRunner:
                     self.queue.waiting.clear()
                 while self.queue.waiting and len(flying) < IN_FLIGHT_PER_SLOT * self.workers:
                     job = self.queue.waiting.popleft()
-                    flying[self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()))] = (
+                    flying[
+                        self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()), surroundings())
+                    ] = (
                         job,
                         time.perf_counter(),
                     )
@@ -95,14 +98,14 @@ class RayRunner:
                 yield done_of(job, answer)
 
 
-def execute(message: str, folder: str) -> str:
+def execute(message: str, folder: str, environment: Mapping[str, str]) -> str:
     """What a Ray worker runs: one core, one task, in the folder of the call where the node has it (lists of a recipe lie there)."""
     from corpusmill.pipeline.engine.task import answer
     from corpusmill.pipeline.engine.worker import one_core
 
     with contextlib.suppress(OSError):
         os.chdir(folder)
-    os.environ.update(LONE_THREAD)
+    os.environ.update(LONE_THREAD | dict(environment))
     one_core()
     return answer(message)
 
@@ -147,34 +150,39 @@ def need_answer(address: str) -> None:
         ) from None
 
 
-def probe(ray: Any, out: Path) -> None:
+def probe(ray: Any, out: Place) -> None:
     """Write a file in OUT and read it from every node: a folder that some node does not see would lose its work in silence."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     word = uuid.uuid4().hex
     path = out / "metrics" / f"probe-{word}"
-    put(path, word.encode())
+    path.put(word.encode())
     try:
         reader = ray.remote(max_retries=3, num_cpus=0)(read_probe)
         nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
         answers = {
             name: reader.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-                str(path)
+                str(path), surroundings()
             )
             for node, name in nodes.items()
         }
         blind = [name for name, answer in answers.items() if ray.get(answer) != word]
     finally:
-        path.unlink(missing_ok=True)
-    if blind:
+        path.unlink()
+    if blind and out.local:
         raise RunError(
             f"{out} is not the same folder on {', '.join(sorted(blind))}: put OUT on storage that every node mounts at this path"
         )
+    if blind:
+        raise RunError(
+            f"{out} cannot be read on {', '.join(sorted(blind))}: those nodes need the network and credentials of their own for it"
+        )
 
 
-def read_probe(path: str) -> str | None:
+def read_probe(path: str, environment: Mapping[str, str]) -> str | None:
     """The probe's word; None where it cannot be read."""
+    os.environ.update(environment)
     try:
-        return Path(path).read_text()
+        return place_of(path).read_text()
     except OSError:
         return None

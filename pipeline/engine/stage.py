@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from corpusmill.pipeline.engine.arrow_files import ArrowFile
+from corpusmill.pipeline.engine.place import Place
 
 Area = Literal["text", "layers", "shards"]
 """Where a stage's files go below OUT: `text` holds originals (restricted), `layers` holds none, `shards` is what a stream reads."""
@@ -148,7 +148,7 @@ class Inputs(Protocol):
 
     files: Sequence[InputFile]
     partition_bytes: int
-    root: Path  # OUT
+    root: Place  # OUT
 
     def results(self, stage: str) -> Mapping[int, Result]:
         """Unit -> result of an earlier stage that this one reads (`documents` for extract's)."""

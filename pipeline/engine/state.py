@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.engine.fingerprint import differences
+from corpusmill.pipeline.engine.place import Place, Where, place_of
 from corpusmill.pipeline.engine.stage import InputFile
-from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import InputError, RecipeError
 
 RUN = "run.json"
@@ -56,20 +55,20 @@ def describe_inputs(files: Sequence[InputFile]) -> list[dict[str, Any]]:
     ]
 
 
-def read_state(out: Path) -> State | None:
+def read_state(out: Where) -> State | None:
     """None when nothing was run here."""
-    path = out / RUN
-    if not path.is_file():
-        return None
+    path = place_of(out) / RUN
     try:
         value = json.loads(path.read_bytes())
         stages = [StageState(**stage) for stage in value["stages"]]
         return State(value["inputs"], stages, value["seed"], value["complete"])
+    except FileNotFoundError:
+        return None
     except (ValueError, KeyError, TypeError):
         raise _damaged(path) from None
 
 
-def need_state(out: Path) -> State:
+def need_state(out: Where) -> State:
     """The state of a run, or an error that says what to do."""
     state = read_state(out)
     if state is None:
@@ -77,18 +76,19 @@ def need_state(out: Path) -> State:
     return state
 
 
-def write_state(out: Path, state: State) -> None:
-    put(out / RUN, json.dumps(asdict(state), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
+def write_state(out: Where, state: State) -> None:
+    data = json.dumps(asdict(state), indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    (place_of(out) / RUN).put(data)
 
 
-def read_recipe(out: Path) -> dict[str, Any] | None:
+def read_recipe(out: Where) -> dict[str, Any] | None:
     from corpusmill.pipeline.strict_yaml import read_yaml
 
-    path = out / RECIPE
-    if not path.is_file():
-        return None
+    path = place_of(out) / RECIPE
     try:
         value = read_yaml(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return None
     except RecipeError:
         raise _damaged(path) from None
     if not isinstance(value, dict) or not {"seed", "partition_bytes", "stages"} <= value.keys():
@@ -96,16 +96,16 @@ def read_recipe(out: Path) -> dict[str, Any] | None:
     return value
 
 
-def _damaged(path: Path) -> InputError:
+def _damaged(path: Place) -> InputError:
     return InputError(
         f"{path} is damaged: delete it and run the same command again; all that stands is reused"
     )
 
 
-def write_recipe(out: Path, recipe: dict[str, Any]) -> None:
+def write_recipe(out: Where, recipe: dict[str, Any]) -> None:
     import yaml
 
-    put(out / RECIPE, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
+    (place_of(out) / RECIPE).put(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
 
 
 def is_continuation(old: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -171,7 +171,7 @@ def changes(
     return lines
 
 
-def refuse_other_recipe(out: Path, lines: list[str]) -> None:
+def refuse_other_recipe(out: Where, lines: list[str]) -> None:
     """No silent mixing: raise when the lines that say what differs are not empty."""
     if lines:
         listed = "\n  ".join(lines)

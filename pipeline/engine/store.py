@@ -1,4 +1,4 @@
-"""Where files go: whole objects, put once under their final name.
+"""Files on a disk: whole, put once under their final name (place.py has the same for object stores).
 
 A put writes a temporary file beside the target, fsyncs it and renames it, so a reader sees all of a file or none of it.
 No locks: names and bytes are functions of the recipe and the inputs, so two drivers waste work and end equal.
@@ -34,7 +34,12 @@ def hash_file(path: Path) -> str:
 def temporary_beside(path: Path) -> Path:
     """A locally unique name in the same folder (a rename must not cross file systems)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.with_name(f"{TEMPORARY}{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex}-{path.name}")
+    return path.with_name(f"{temporary_name()}-{path.name}")
+
+
+def temporary_name() -> str:
+    """A name that says whose it is, so that `sweep` knows when it can go."""
+    return f"{TEMPORARY}{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex}"
 
 
 def commit(temporary: Path, path: Path) -> None:

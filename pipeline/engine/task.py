@@ -7,17 +7,18 @@ import importlib
 import json
 import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.engine.files import Files, Task
 from corpusmill.pipeline.engine.layers import run_edit, run_judge, run_measure
 from corpusmill.pipeline.engine.manifest import result_to_json, write_commit
 from corpusmill.pipeline.engine.metrics import Meter
+from corpusmill.pipeline.engine.place import Where, place_of
 from corpusmill.pipeline.engine.stage import Edit, Measure, Operation, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.errors import CorpusmillError, DamagedError, RunError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.ledger import Ledger, check_sum
+from corpusmill.pipeline.remote import redacted
 
 
 def path_of(operation: Operation) -> str:
@@ -68,7 +69,7 @@ def run_task(task: Task) -> list[Result]:
     for value in task.units:
         unit = Unit(value["index"], value["weight"], value["fields"], tuple(value["parts"]))
         results.append(run_unit(operation, unit, Files(task, unit)))
-    write_commit(Path(task.root) / task.folders[task.stage], results, task.again)
+    write_commit(place_of(task.root) / task.folders[task.stage], results, task.again)
     return results
 
 
@@ -107,16 +108,18 @@ def _describe(error: Exception) -> dict[str, Any]:
     return {
         "type": type(error).__name__,
         "ours": ours,
-        "message": str(error),
+        "message": redacted(str(error)),
         "place": (error.stage, error.name) if isinstance(error, DamagedError) else (),
         # A full disk or a missing file says all in its message.
-        "traceback": "" if isinstance(error, OSError) else "".join(traceback.format_exception(error)),
+        "traceback": ""
+        if isinstance(error, OSError)
+        else redacted("".join(traceback.format_exception(error))),
     }
 
 
 def task_of(
     stage: Stage,
-    root: Path,
+    root: Where,
     folders: Mapping[str, str],
     seed: int,
     units: Sequence[Unit],

@@ -1,0 +1,256 @@
+"""Where a run lies: a folder of this machine (Disk, here) or a prefix of an object store (Bucket, bucket.py), by one set of operations.
+
+A reader sees all of a file or none of it. On a disk a put is a temporary file beside the target, fsync and rename (store.py).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import xxhash
+
+from corpusmill.pipeline import remote
+from corpusmill.pipeline.engine import store
+from corpusmill.pipeline.errors import InputError, RecipeError
+
+PIECE = 4 << 20
+
+
+class Place:
+    """A file or folder of a run. `/` goes below it; `str()` is what `place_of` takes."""
+
+    local = False
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def absolute(self) -> Place:
+        """The same place for a process with another current folder."""
+        return self
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix
+
+    def __truediv__(self, below: str) -> Place:
+        raise NotImplementedError
+
+    def check(self, write: bool = False) -> None:
+        """A folder that cannot be made, a wrong bucket, region or credentials: said in one line before any work.
+
+        With `write` the folder is made and a store has to take a small object; otherwise only the top is listed.
+        """
+        raise NotImplementedError
+
+    def read_bytes(self) -> bytes:
+        """All bytes; FileNotFoundError when there is no such file."""
+        raise NotImplementedError
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def read_all(self, names: Sequence[str]) -> Iterator[bytes | None]:
+        """The bytes of many files below, in order; None for one that is gone."""
+        raise NotImplementedError
+
+    def size(self) -> int | None:
+        """Bytes of a file; None when there is none."""
+        raise NotImplementedError
+
+    def is_file(self) -> bool:
+        return self.size() is not None
+
+    def sizes(self) -> dict[str, int]:
+        """Name relative to here -> bytes of every file below, by one listing."""
+        raise NotImplementedError
+
+    def random(self) -> Path | pa.NativeFile:
+        """What pyarrow's readers take to read ranges of a file."""
+        raise NotImplementedError
+
+    def mapped(self) -> pa.NativeFile:
+        """Random access to slices: mapped on a disk, ranged reads on a store."""
+        raise NotImplementedError
+
+    def pieces(self) -> Iterator[bytes]:
+        """A file in pieces."""
+        with self.mapped() as file:
+            while piece := file.read(PIECE):
+                yield piece
+
+    def put(self, data: bytes | memoryview) -> None:
+        """Write a whole file."""
+        raise NotImplementedError
+
+    def append(self, text: str) -> None:
+        """Add lines to a file of metrics; on a store they are put now and then, and by `flush`."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Put what `append` holds back, of all files below."""
+
+    def temporary(self) -> Path:
+        """A local name to prepare a file under that `put_file` then moves here."""
+        raise NotImplementedError
+
+    def put_file(self, temporary: Path) -> None:
+        """Make a finished file of `temporary()` stand here; it is gone afterwards."""
+        raise NotImplementedError
+
+    def copy_to(self, target: Place) -> None:
+        """The same bytes under another name of the same run: a link or a copy, never through this process on a store."""
+        raise NotImplementedError
+
+    def unlink(self) -> None:
+        """Delete this file; one that is gone is fine."""
+        self.unlink_all([""])
+
+    def unlink_all(self, names: Iterable[str]) -> None:
+        """Delete files below; those that are gone are fine."""
+        raise NotImplementedError
+
+    def remove_tree(self) -> None:
+        """Delete all below; nothing there is fine."""
+        raise NotImplementedError
+
+    def sweep(self) -> None:
+        """Remove what killed writers of this host left."""
+        raise NotImplementedError
+
+    def log(self) -> Path:
+        """Where the workers of this machine write what libraries print."""
+        raise NotImplementedError
+
+    def hash(self) -> str:
+        """xxh3-128 of a file's bytes in hex."""
+        digest = xxhash.xxh3_128()
+        for piece in self.pieces():
+            digest.update(piece)
+        return digest.hexdigest()
+
+
+Where = Place | Path | str
+
+
+def place_of(where: Where) -> Place:
+    """The place that a path or an address names."""
+    if isinstance(where, Place):
+        return where
+    scheme = remote.scheme_of(where) if isinstance(where, str) else ""
+    if not scheme:
+        return Disk(Path(where))
+    if scheme not in remote.BUCKETS:
+        raise InputError(
+            f"{remote.redacted(str(where))}: a run lies on a disk or on a store (s3://, gs://); {scheme}:// can only be read"
+        )
+    from corpusmill.pipeline.engine.bucket import Bucket
+
+    return Bucket(scheme, remote.bucket_path(str(where)).rstrip("/"))
+
+
+@dataclass(frozen=True)
+class Disk(Place):
+    """A file or folder of this machine."""
+
+    path: Path
+    local = True
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def __truediv__(self, below: str) -> Disk:
+        return Disk(self.path / below)
+
+    def check(self, write: bool = False) -> None:
+        try:
+            if write:
+                self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RecipeError(f"--out {self}: this folder cannot be made: {error.strerror}") from None
+
+    def absolute(self) -> Disk:
+        return Disk(self.path.resolve())
+
+    def read_bytes(self) -> bytes:
+        return self.path.read_bytes()
+
+    def read_all(self, names: Sequence[str]) -> Iterator[bytes | None]:
+        for name in names:
+            try:
+                yield (self.path / name).read_bytes()
+            except FileNotFoundError:
+                yield None
+
+    def size(self) -> int | None:
+        try:
+            found = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def sizes(self) -> dict[str, int]:
+        found = {}
+        start = len(str(self.path)) + 1
+        for path in store.files_below(self.path):
+            try:
+                found[str(path)[start:]] = path.stat().st_size
+            except FileNotFoundError:  # another driver's temporary file
+                continue
+        return found
+
+    def random(self) -> Path:
+        return self.path
+
+    def mapped(self) -> pa.NativeFile:
+        return pa.memory_map(str(self.path))
+
+    def pieces(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            while piece := file.read(PIECE):
+                yield piece
+
+    def put(self, data: bytes | memoryview) -> None:
+        store.put(self.path, data)
+
+    def append(self, text: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def temporary(self) -> Path:
+        return store.temporary_beside(self.path)
+
+    def put_file(self, temporary: Path) -> None:
+        store.commit(temporary, self.path)
+
+    def copy_to(self, target: Place) -> None:
+        temporary = target.temporary()
+        try:
+            os.link(self.path, temporary)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(self.path, temporary)
+        target.put_file(temporary)
+
+    def unlink_all(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+
+    def remove_tree(self) -> None:
+        store.remove_tree(self.path)
+
+    def sweep(self) -> None:
+        store.sweep(self.path)
+
+    def log(self) -> Path:
+        return self.path / "metrics" / "workers.log"
