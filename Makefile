@@ -11,7 +11,7 @@ comma := ,
 DEMO_OUT ?= demo-out
 ROUNDS ?= 20
 SEED ?= 1
-RAY_ROUNDS ?= 0
+RAY_ROUNDS ?=
 
 # uv installs in seconds what takes pip minutes; pip does it where uv cannot be had.
 define install
@@ -29,7 +29,7 @@ help:
 	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
 	@echo "make demo-ray   the same as a job of a Ray started for it, its files compared with those of a local run (two minutes)"
 	@echo "make test    set up, run the tests"
-	@echo "make chaos   kill and damage runs on purpose; ROUNDS=20 SEED=1 RAY_ROUNDS=0"
+	@echo "make chaos   kill and damage runs on purpose; ROUNDS=20 SEED=1, a fifth of the rounds on Ray (RAY_ROUNDS=N: so many)"
 	@echo "make check   lint, types and tests;  make clean removes the environment and all outputs"
 
 $(BIN)/python:
@@ -71,7 +71,7 @@ test: $(VENV)/.test $(VENV)/.torch
 
 # Runs that are killed, stopped and damaged on purpose: the same command has to finish with the bytes of an undisturbed one.
 chaos: $(VENV)/.test
-	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED) --ray $(RAY_ROUNDS)
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m chaos --rounds $(ROUNDS) --seed $(SEED) $(if $(RAY_ROUNDS),--ray $(RAY_ROUNDS)) $(if $(CHAOS_JSON),--json $(CHAOS_JSON))
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff format --check .

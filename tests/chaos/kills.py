@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from random import Random
 
-from chaos.ground import WORKERS, Ground
+from chaos.ground import Ground
 from chaos.processes import Running, kill
 from chaos.trial import Trial
 
@@ -28,13 +28,12 @@ def wait(run: Running, when: tuple[str, str, float]) -> None:
 def strike(run: Running, what: str, trial: Trial, when: tuple[str, str, float]) -> None:
     """Kill one of `driver`, `busy`, `idle`, `guard`, or `stop` the driver by SIGTERM; written down, also when there was nobody."""
     pid = run.process.pid if what in ("driver", "stop") else run.find(what)
-    lost = run.since_last_event
     hit = pid is not None and run.running and kill(pid, signal.SIGTERM if what == "stop" else signal.SIGKILL)
     name = {"driver": "driver", "stop": "SIGTERM to the driver"}.get(what, f"{what} worker")
     name = "guard of a worker" if what == "guard" else name
     trial.note(f"{name} at {when[1]}+{when[2]:.2f}s" + ("" if hit else " (nobody there)"))
     if hit and what == "driver":
-        trial.redone += WORKERS * lost
+        trial.driver_died(run)
 
 
 def _one(what: str, trial: Trial) -> None:

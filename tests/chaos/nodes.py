@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from ray_heads import ray_head, ray_workers, take_node, two_nodes
@@ -39,31 +39,32 @@ def driver(trial: Trial) -> None:
 
 def node(trial: Trial) -> None:
     """One of two nodes goes; the driver goes on with the other."""
-    assert trial.ray is not None
-    alone = trial.ray
+    assert trial.environment is not None
+    alone = trial.environment
     with two_nodes(alone) as (address, nodes):
-        trial.ray = {**alone, "CLUSTER": address}
+        trial.environment = {**alone, "CLUSTER": address}
         when = moment(trial.ground, trial.dice)
         run = trial.start()
         wait(run, when)
         take_node(nodes)
         trial.note(f"a node at {when[1]}+{when[2]:.2f}s")
         trial.end(run, (0,))
-    trial.ray = alone
+    trial.environment = alone
 
 
 KINDS: dict[str, Callable[[Trial], None]] = {
+    "Ray node killed": node,
     "Ray workers killed": workers,
     "Ray driver killed": driver,
-    "Ray node killed": node,
 }
+"""In turn, so that 4 of 10 rounds lose a node."""
 
 
-def play_on_ray(ground: Ground, seed: int, rounds: int) -> Iterator[Outcome]:
-    """Kinds in turn; a head for all rounds, a second cluster for each that loses a node."""
+def play_on_ray(ground: Ground, seed: int, numbers: Iterable[int]) -> Iterator[Outcome]:
+    """A head for all rounds, a second cluster for each that loses a node."""
     folder = ground.folder / "ray"
     folder.mkdir()
     with ray_head(folder) as environment:
-        one = partial(play, ground, seed, ray=environment, kinds=KINDS)
-        for number in range(rounds):
+        one = partial(play, ground, seed, environment=environment, kinds=KINDS)
+        for number in numbers:
             yield one(number, list(KINDS)[number % len(KINDS)])

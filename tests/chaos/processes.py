@@ -87,10 +87,11 @@ class Running:
         """From its start to its end, or to now."""
         return (self.ended or time.monotonic()) - self.started
 
-    @property
-    def since_last_event(self) -> float:
-        """Seconds of work, a worker, that its death loses."""
-        return self.seconds - (self.events[-1][0] if self.events else self.seconds)
+    def stage_in_work(self) -> str | None:
+        """The stage that has begun and not ended."""
+        with self._news:
+            last = self.events[-1][1] if self.events else {}
+        return last.get("stage") if last.get("event") in ("stage_began", "task_done") else None
 
     def words(self) -> str:
         """The end of what it said beside events."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from chaos import damage, disks, kills
+from chaos import damage, disks, hostile, kills, surroundings
 from chaos.ground import Ground
 from chaos.trial import Trial
 
@@ -22,11 +22,16 @@ KINDS: dict[str, Callable[[Trial], None]] = {
     "several of these": kills.several,
     "two drivers": kills.two_drivers,
     "dead writer's files": kills.dead_writer,
+    "hostile pages": hostile.documents,
     "disk full": disks.full,
+    "disk read-only": disks.read_only,
     "file size limit": disks.file_limit,
+    "open files limit": disks.open_files,
     "files cut": damage.cut,
-    "bits flipped": damage.flipped,
     "files deleted": damage.deleted,
+    "bits flipped": damage.flipped,
+    "bits flipped on the way": damage.flipped_on_the_way,
+    "other surroundings": surroundings.others,
 }
 
 
@@ -55,14 +60,14 @@ def play(
     seed: int,
     number: int,
     kind: str | None = None,
-    ray: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
     kinds: Mapping[str, Callable[[Trial], None]] = KINDS,
 ) -> Outcome:
     """Break, lift, run the same command, compare; the folder goes when all is well."""
     name = kind or kind_of(seed, number)
     folder = ground.folder / f"round-{number}-{time.monotonic_ns()}"
     folder.mkdir()
-    trial = Trial(ground, folder / "out", Random(f"{seed}:{number}:{name}"), ray)
+    trial = Trial(ground, folder / "out", Random(f"{seed}:{number}:{name}"), environment)
     try:
         kinds[name](trial)
         trial.judge()

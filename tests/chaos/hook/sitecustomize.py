@@ -12,34 +12,31 @@ import importlib.util
 import sys
 
 
-def misbehave(data: bytes) -> None:
-    """Do what a mark in `data` says."""
-    if b"chaosmark" not in data:
+def misbehave(data: bytes, where: str) -> None:
+    """Do what a mark for this place says."""
+    _, found, rest = data.partition(f"chaosmark {where} ".encode())
+    if not found:
         return
-    if WORDS["segfault"] in data:
+    if rest.startswith(b"segfault"):
         import ctypes
 
         ctypes.string_at(0)
-    if WORDS["spin"] in data:
+    if rest.startswith(b"spin"):
         while True:
             pass
-    if WORDS["eat"] in data:
+    if rest.startswith(b"eat"):
         hoard = []
         while True:
             hoard.append(bytearray(1 << 24))
-
-
-WORDS: dict[str, bytes] = {}
 
 
 def hook_page(module) -> None:  # type: ignore[no-untyped-def]
     real = module.process
 
     def process(page, settings, extract):  # type: ignore[no-untyped-def]
-        misbehave(page.block)
+        misbehave(page.block, "extract")
         return real(page, settings, extract)
 
-    WORDS.update({word: f"chaosmark extract {word}".encode() for word in ("segfault", "spin", "eat")})
     module.process = process
 
 
@@ -48,10 +45,9 @@ def hook_measures(module) -> None:  # type: ignore[no-untyped-def]
 
     def measure(self, rows):  # type: ignore[no-untyped-def]
         for text in rows["text"].to_pylist():
-            misbehave(text.encode())
+            misbehave(text.encode(), "measures")
         return real(self, rows)
 
-    WORDS.update({word: f"chaosmark measures {word}".encode() for word in ("segfault", "spin", "eat")})
     module.TextMeasures.measure = measure
 
 
