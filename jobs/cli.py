@@ -192,7 +192,7 @@ def _run_command(
         action="append",
         default=[],
         metavar="[SOURCE=]PATH",
-        help="instead of the recipe's inputs; wildcards in quotes",
+        help="instead of the recipe's inputs; a path, s3:// or https:// address; wildcards in quotes",
     )
     run.add_argument("--workers", type=_count, help="processes (default: one a core)")
     run.add_argument(

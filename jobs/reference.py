@@ -10,6 +10,7 @@ from typing import Any
 
 from corpusmill.pipeline.engine.budgets import EARLY_ROWS, LEAST_ROWS
 from corpusmill.pipeline.engine.task import load_class
+from corpusmill.pipeline.input import Input
 from corpusmill.pipeline.recipe import Recipe, builtin_names
 from corpusmill.pipeline.registry import RULES, STAGES, key_of
 
@@ -21,7 +22,7 @@ A recipe is one YAML file. A key that is not listed here is an error, and what i
 
 | key | what it is | default |
 |---|---|---|
-| `inputs` | list of `{path, source}`; wildcards find files of any kind that is read, told by their bytes; `--input SOURCE=PATH` stands in for it | `source` is `web` |
+| `inputs` | list of [inputs](#inputs): paths with wildcards, addresses, lists of files; what kind a file is, its bytes tell; `--input SOURCE=PATH` stands in for it | |
 | `seed` | what every random choice is keyed by | SEED |
 | `partition_bytes` | what one partition holds of an input, in bytes or like `256 MB` | PARTITION_BYTES |
 | `max_drop` | share of the documents above which one cut is taken for a mistake, over the first LARGE of them with text and over all: the run stops, one of fewer documents warns | MAX_DROP |
@@ -60,6 +61,7 @@ def reference() -> str:
         .replace("MAX_ERROR_RATE", str(default.max_error_rate))
     )
     parts = [head, f"Built-in recipes: {', '.join(f'`{name}`' for name in builtin_names())}.\n"]
+    parts.append(_entry("Inputs", Input, level=2))
     for title, table in (("Stages", STAGES), ("Rules of `filter`", RULES)):
         parts.append(f"\n## {title}\n")
         for name, path in table.items():
@@ -67,8 +69,8 @@ def reference() -> str:
     return "".join(parts)
 
 
-def _entry(name: str, kind: type[Any]) -> str:
-    lines = [f"\n### {name}\n\n{_about(kind)}\n"]
+def _entry(name: str, kind: type[Any], level: int = 3) -> str:
+    lines = [f"\n{'#' * level} {name}\n\n{_about(kind)}\n"]
     fields = [field for field in dataclasses.fields(kind) if field.name != "rules"]
     if fields:
         lines.append("\n| field | type | default |\n|---|---|---|\n")

@@ -21,17 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.input import Input
 from corpusmill.pipeline.registry import RULES, STAGES, build, lookup, name_of, suggestion
 
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-
-
-@dataclass(frozen=True)
-class Input:
-    """`path` may hold wildcards (`*`, `?`, `[]`, `**`); what stands before the first is the fixed prefix of its documents' ids."""
-
-    path: str
-    source: str = "web"
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,7 @@ class Recipe:
     def canonical(self) -> dict[str, Any]:
         """The whole recipe with all defaults filled in: what is stored as OUT/recipe.yaml and compared."""
         return {
-            "inputs": [{"path": each.path, "source": each.source} for each in self.inputs],
+            "inputs": [each.canonical() for each in self.inputs],
             "seed": self.seed,
             "partition_bytes": self.partition_bytes,
             "max_drop": self.max_drop,

@@ -23,6 +23,10 @@ CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 8
 """Patience with a store: pyarrow's own (1 s, 3 s, 3 attempts) gives up on a busy one."""
 
 
+class Unreachable(OSError):
+    """A store or server that did not give its bytes for as long as we ask: a task's attempt failed, nothing is wrong with the file."""
+
+
 @dataclass(frozen=True)
 class Access:
     """How to reach a store: `endpoint` (http[s]://host[:port]) and `region`; None takes the environment's. `anonymous` signs nothing."""

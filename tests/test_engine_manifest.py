@@ -21,7 +21,7 @@ from corpusmill.pipeline.engine.place import place_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
 from corpusmill.pipeline.engine.store import put, sweep, temporary_beside
 from corpusmill.pipeline.errors import InputError, RecipeError
-from corpusmill.pipeline.recipe import Input
+from corpusmill.pipeline.input import Input
 
 
 def result(unit: int, size: int = 3) -> Result:
@@ -172,8 +172,8 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         find_inputs([Input(f"{tmp_path}/missing.warc.gz")])
     with pytest.raises(InputError, match="is a folder"):
         find_inputs([Input(str(tmp_path))])
-    with pytest.raises(RecipeError, match="only files on this machine"):
-        find_inputs([Input("s3://bucket/x")])
+    with pytest.raises(RecipeError, match="ftp:// is not known"):
+        find_inputs([Input("ftp://host/x")])
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x").write_bytes(folder.encode())

@@ -1,27 +1,32 @@
-"""Input files of a recipe: wildcards, the fixed prefix, and what makes a file the same file."""
+"""Input files of a recipe: wildcards, lists, the fixed prefix, and what makes a file the same file."""
 
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import xxhash
 
+from corpusmill.pipeline.engine.lists import base_of, paths_of
+from corpusmill.pipeline.engine.matching import WILDCARD
+from corpusmill.pipeline.engine.remote_inputs import (
+    PROBE_BYTES,
+    fixed_prefix,
+    found_at,
+    listed,
+    relative_of,
+    remote_identity,
+)
 from corpusmill.pipeline.engine.stage import InputFile
 from corpusmill.pipeline.errors import InputError, RecipeError
-from corpusmill.pipeline.recipe import Input
-
-PROBE_BYTES = 64 * 1024
-"""Bytes hashed at the start, in the middle and at the end of an input: a changed file is noticed without reading it whole."""
-
-
-def fixed_prefix(path: str) -> str:
-    """The folder that stands before the first wildcard (the file's own folder when there is none), with its final `/`."""
-    wildcard = re.search(r"[*?\[]", path)
-    head = path if wildcard is None else path[: wildcard.start()]
-    return head[: head.rfind("/") + 1]
+from corpusmill.pipeline.input import Input
+from corpusmill.pipeline.remote import WEB, redacted, scheme_of
+from corpusmill.pipeline.remote_file import RemoteFile
+from corpusmill.pipeline.web_client import CONNECTIONS
 
 
 def identity(path: Path) -> str:
@@ -42,52 +47,128 @@ def find_inputs(inputs: Sequence[Input], out: Path | str | None = None) -> list[
     """
     if not inputs:
         raise RecipeError("no inputs: name them in the recipe or with --input PATH (wildcards allowed)")
-    found: dict[tuple[str, str], InputFile] = {}
-    places: dict[tuple[str, Path], str] = {}
+    found: dict[tuple[str, str], Candidate] = {}
+    places: dict[tuple[str, str], str] = {}
     for item in inputs:
-        for path in _expand(item, out):
-            relative = path[len(fixed_prefix(item.path)) :]
-            key = (item.source, relative)
-            place = (item.source, Path(path).parent.resolve() / Path(path).name)
-            if places.setdefault(place, relative) != relative:
+        for one in _taken(_expand(item, out), item):
+            key, place = (item.source, one.relative), (item.source, one.place)
+            if places.setdefault(place, one.relative) != one.relative:
                 raise RecipeError(
-                    f"{path} would be read twice, as {places[place]!r} and {relative!r} of source {item.source!r}: name it once"
+                    f"{one.path} would be read twice, as {places[place]!r} and {one.relative!r} of source {item.source!r}: name it once"
                 )
             if key in found:
-                if Path(found[key].path).resolve() == Path(path).resolve():
+                if found[key].same_file(one):
                     continue  # the same file by two patterns is one file
                 raise RecipeError(
-                    f"{found[key].path} and {path} would both be {relative!r} of source {item.source!r}: give one of the inputs another source"
+                    f"{found[key].path} and {one.path} would both be {one.relative!r} of source {item.source!r}: give one of the inputs another source"
                 )
-            found[key] = _input_file(path, relative, item)
-    return [found[key] for key in sorted(found)]
+            found[key] = one
+    return _known([found[key] for key in sorted(found)])
 
 
-def _expand(item: Input, out: Path | str | None) -> list[str]:
+@dataclass(frozen=True)
+class Candidate:
+    """A file that an input names; `remote` where a listing has told all of it, `named` when it was given by its exact name."""
+
+    path: str
+    relative: str
+    item: Input
+    named: bool = False
+    remote: RemoteFile | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, in one spelling."""
+        if scheme_of(self.path):
+            return self.path
+        return str(Path(self.path).parent.resolve() / Path(self.path).name)
+
+    def same_file(self, other: Candidate) -> bool:
+        if scheme_of(self.path) or scheme_of(other.path):
+            return self.path == other.path
+        return Path(self.path).resolve() == Path(other.path).resolve()
+
+
+def _taken(candidates: list[Candidate], item: Input) -> list[Candidate]:
+    """Those of `take`: the smallest by the hash of their relative paths, so that more takes the same and others."""
+    if item.take is None:
+        return candidates
+    return sorted(
+        candidates, key=lambda one: (xxhash.xxh3_64_intdigest(one.relative.encode()), one.relative)
+    )[: item.take]
+
+
+def _expand(item: Input, out: Path | str | None) -> list[Candidate]:
+    if item.path is None:
+        base = base_of(item)
+        web_base = scheme_of(base) in WEB
+        # A path of a list is a name, not an address: what has a meaning in one is escaped, but for what is escaped already.
+        return [
+            Candidate(
+                base + (quote(path, safe="/%") if web_base else path),
+                unquote(path) if web_base else path,
+                item,
+            )
+            for path in paths_of(item)
+        ]
+    scheme = scheme_of(item.path)
+    if scheme in WEB:
+        if WILDCARD.search(item.path.partition("?")[0]):
+            raise RecipeError(
+                f"{redacted(item.path)}: web servers list no files, so wildcards find none; name each, or give a paths_file"
+            )
+        return [Candidate(item.path, relative_of(item.path, fixed_prefix(item.path)), item, True)]
+    if scheme and not WILDCARD.search(item.path):
+        return [Candidate(item.path, item.path[len(fixed_prefix(item.path)) :], item, True)]
+    if scheme:
+        files = listed(item.path, item.access, str(out or ""))
+        prefix = fixed_prefix(item.path)
+        return [
+            Candidate(file.url, file.url[len(prefix) :], item, file.url == item.path, file) for file in files
+        ]
+    prefix = fixed_prefix(item.path)
+    return [Candidate(path, path[len(prefix) :], item, path == item.path) for path in _local(item.path, out)]
+
+
+def _local(pattern: str, out: Path | str | None) -> list[str]:
     """Files that exist, whatever their names; a path with wildcards that match nothing may be a name as it stands, as in a shell."""
-    if re.match(r"[a-z0-9]+://", item.path):
-        raise RecipeError(f"input {item.path}: only files on this machine can be read; fetch it first")
-    if glob.has_magic(item.path):
-        paths = [path for path in glob.iglob(item.path, recursive=True) if Path(path).is_file()]  # noqa: PTH207
-        if out is not None:
+    if glob.has_magic(pattern):
+        paths = [path for path in glob.iglob(pattern, recursive=True) if Path(path).is_file()]  # noqa: PTH207
+        if out is not None and not scheme_of(str(out)):
             inside = Path(out).resolve()
             paths = [path for path in paths if not Path(path).resolve().is_relative_to(inside)]
         if paths:
             return sorted(paths)
-        if not Path(item.path).exists():
-            raise InputError(f"no file matches {item.path}")
-    if Path(item.path).is_dir():
-        raise InputError(f"{item.path} is a folder: name files, for example {item.path.rstrip('/')}/*")
-    if Path(item.path).exists() and not Path(item.path).is_file():
-        raise InputError(f"{item.path} is a pipe or a device: it has to be a file, which can be read again")
-    return [item.path]
+        if not Path(pattern).exists():
+            raise InputError(f"no file matches {pattern}")
+    if Path(pattern).is_dir():
+        raise InputError(f"{pattern} is a folder: name files, for example {pattern.rstrip('/')}/*")
+    if Path(pattern).exists() and not Path(pattern).is_file():
+        raise InputError(f"{pattern} is a pipe or a device: it has to be a file, which can be read again")
+    return [pattern]
 
 
-def _input_file(path: str, relative: str, item: Input) -> InputFile:
-    if any("\ud800" <= letter <= "\udfff" for letter in path):  # what Python makes of bytes that are no UTF-8
-        raise InputError(f"{path!r}: its name is not in UTF-8, and ids are made of names: rename it")
+def _known(candidates: Sequence[Candidate]) -> list[InputFile]:
+    """Their sizes and identities; those on web servers and stores side by side."""
+    if not any(scheme_of(one.path) for one in candidates):
+        return [_input_file(one) for one in candidates]
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        return list(pool.map(_input_file, candidates))
+
+
+def _input_file(one: Candidate) -> InputFile:
+    if any(
+        "\ud800" <= letter <= "\udfff" for letter in one.path
+    ):  # what Python makes of bytes that are no UTF-8
+        raise InputError(f"{one.path!r}: its name is not in UTF-8, and ids are made of names: rename it")
+    source = one.item.source
+    if scheme_of(one.path):
+        remote = one.remote or found_at(one.path, one.item.access)
+        return InputFile(
+            one.path, one.relative, source, remote.size_bytes, remote_identity(remote), one.named, remote
+        )
     try:
-        size_bytes, named = Path(path).stat().st_size, path == item.path
-        return InputFile(path, relative, item.source, size_bytes, identity(Path(path)), named)
+        size_bytes = Path(one.path).stat().st_size
+        return InputFile(one.path, one.relative, source, size_bytes, identity(Path(one.path)), one.named)
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
+        raise InputError(f"cannot read {one.path}: {error.strerror}") from None

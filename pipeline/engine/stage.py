@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from corpusmill.pipeline.engine.arrow_files import ArrowFile
 from corpusmill.pipeline.engine.place import Place
+from corpusmill.pipeline.remote_file import RemoteFile
 
 Area = Literal["text", "layers", "shards"]
 """Where a stage's files go below OUT: `text` holds originals (restricted), `layers` holds none, `shards` is what a stream reads."""
@@ -133,7 +134,10 @@ class Result:
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file of the recipe's inputs. `relative` is the path below the fixed prefix; `identity` is of size and xxh3 of three places."""
+    """A file of the recipe's inputs. `relative` is the path below the fixed prefix; `identity` changes with the content.
+
+    It is of size and xxh3 of three places, or of size and version where `remote` says how the file is read.
+    """
 
     path: str
     relative: str
@@ -141,6 +145,12 @@ class InputFile:
     size_bytes: int
     identity: str
     named: bool = False  # given by its exact name, not by a wildcard: refusing it is an error
+    remote: RemoteFile | None = None  # None: a file on this machine
+
+    @property
+    def place(self) -> str | RemoteFile:
+        """What the readers take."""
+        return self.remote or self.path
 
 
 class Inputs(Protocol):

@@ -14,7 +14,7 @@ from corpusmill.pipeline.extract.framing import (
     is_record,
     is_skippable,
 )
-from corpusmill.pipeline.extract.source import GZIP, ZSTD, Source
+from corpusmill.pipeline.extract.source import GZIP, ZSTD, AnyFile, Source
 from corpusmill.pipeline.extract.warc import (
     Damage,
     ManyRecords,
@@ -45,13 +45,13 @@ class Format:
     split: bool = True
 
 
-def sniff(path: str) -> Format:
+def sniff(place: AnyFile) -> Format:
     """The format of a file; the first records are read where the magic bytes alone do not say. InputError when it cannot be opened."""
-    with Source.open(path) as source:
+    with Source.open(place) as source:
         return sniff_source(source)
 
 
-def refusal(path: str, kind: str) -> InputError:
+def refusal(path: AnyFile, kind: str) -> InputError:
     """The error for a file that was named exactly and cannot be used."""
     return InputError(f"{path} is {ADVICE[kind]}; or leave it out of the recipe's inputs")
 

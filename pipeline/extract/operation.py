@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
@@ -27,8 +28,10 @@ from corpusmill.pipeline.extract.jsonl import Keys
 from corpusmill.pipeline.extract.limits import Limits
 from corpusmill.pipeline.extract.page import Settings
 from corpusmill.pipeline.extract.rows import Draft, Tally, tables
-from corpusmill.pipeline.extract.source import Source
+from corpusmill.pipeline.extract.source import AnyFile, Source
 from corpusmill.pipeline.extract.warc import ManyRecords
+from corpusmill.pipeline.remote_file import RemoteFile
+from corpusmill.pipeline.web_client import CONNECTIONS
 
 DUMP_SPEED = 40
 """Text dumps are read about so many times faster a byte than crawls are extracted: their bytes weigh less in a task."""
@@ -87,6 +90,11 @@ class Span:
     split: bool
     start: int
     end: int
+    remote: dict[str, Any] | None = None  # a RemoteFile; None: a file on this machine
+
+    @property
+    def place(self) -> AnyFile:
+        return self.path if self.remote is None else RemoteFile.from_json(self.remote)
 
     @property
     def format(self) -> Format:
@@ -115,11 +123,7 @@ class ExtractDocuments(SetOperation):
 
     def units(self, inputs: Inputs) -> list[Unit]:
         """A unit a range; with `limit` one unit for all files that can be read, and one for each other, which it names."""
-        spans = [
-            span
-            for file in inputs.files
-            for span in _spans(file, inputs.partition_bytes, self.keys, self.limit)
-        ]
+        spans = self._spans(inputs)
         groups = [[span] for span in spans]
         if self.limit is not None:
             together = [span for span in spans if span.kind in READABLE]
@@ -128,6 +132,19 @@ class ExtractDocuments(SetOperation):
             Unit(i, sum(map(_weight, group)), {"spans": [asdict(span) for span in group]})
             for i, group in enumerate(groups)
         ]
+
+    def _spans(self, inputs: Inputs) -> list[Span]:
+        """The ranges of all files; the beginnings of remote ones are looked at side by side."""
+
+        def of(file: InputFile) -> list[Span]:
+            return _spans(file, inputs.partition_bytes, self.keys, self.limit)
+
+        if all(file.remote is None for file in inputs.files):
+            found = [of(file) for file in inputs.files]
+        else:
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                found = list(pool.map(of, inputs.files))
+        return list(itertools.chain.from_iterable(found))
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         total = Tally()
@@ -168,7 +185,7 @@ class ExtractDocuments(SetOperation):
         try:
             return self._collect(span, seed, left)
         except ManyRecords:
-            with Source.open(span.path) as source:
+            with Source.open(span.place) as source:
                 whole = span.start == 0 and span.end == source.size
             if whole:
                 return self._collect(replace(span, split=False), seed, left)
@@ -188,11 +205,12 @@ class ExtractDocuments(SetOperation):
     def _drafts(self, span: Span, tally: Tally) -> Iterator[Draft]:
         if span.kind == "parquet":
             yield from parquet.drafts(
-                span.path, span.start, span.end, span.source, span.relative, self.keys, tally
+                span.place, span.start, span.end, span.source, span.relative, self.keys, tally
             )
             return
         place = (span.format, span.start, span.end, span.source, span.relative)
-        with Source.open(span.path) as source:
+        with Source.open(span.place) as source:
+            source.expect(span.start, span.end)
             if span.kind == "warc":
                 yield from crawl.drafts(source, *place, self.page, tally)
             else:
@@ -213,15 +231,23 @@ class ExtractDocuments(SetOperation):
 
 def _spans(file: InputFile, partition_bytes: int, keys: Keys, limit: int | None) -> list[Span]:
     """The ranges of a file; a file that cannot be used is an error when it was named, else a range with nothing in it."""
-    form = sniff(file.path)
+    form = sniff(file.place)
     if form.kind not in READABLE and file.named:
-        raise refusal(file.path, form.kind)
+        raise refusal(file.place, form.kind)
     span = Span(
-        file.path, file.relative, file.source, form.kind, form.compression, form.split, 0, file.size_bytes
+        file.path,
+        file.relative,
+        file.source,
+        form.kind,
+        form.compression,
+        form.split,
+        0,
+        file.size_bytes,
+        file.remote.to_json() if file.remote else None,
     )
     if form.kind == "parquet":
         most = partition_bytes if limit is None else 2**62
-        runs = parquet.spans(parquet.groups(file.path, keys.text), most)
+        runs = parquet.spans(parquet.groups(file.place, keys.text), most)
         return [replace(span, start=start, end=end) for start, end, _ in runs]
     if form.kind not in READABLE or not form.split or limit is not None:
         return [span]

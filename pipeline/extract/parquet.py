@@ -17,7 +17,8 @@ from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.extract.jsonl import Keys, fill
 from corpusmill.pipeline.extract.page import Outcome
 from corpusmill.pipeline.extract.rows import Draft, Tally
-from corpusmill.pipeline.extract.source import open_bytes
+from corpusmill.pipeline.extract.source import AnyFile, Source
+from corpusmill.pipeline.remote import Unreachable
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,13 @@ class Groups:
     sizes: tuple[int, ...]
 
 
-def groups(path: str, text_key: str) -> Groups:
+def groups(path: AnyFile, text_key: str) -> Groups:
     """The file's row groups; InputError when it is damaged or has no column for the text."""
-    return _groups(_open(path), path, text_key)
+    with Source.open(path) as source:
+        return _groups(_open(source, path), path, text_key)
 
 
-def _groups(file: pq.ParquetFile, path: str, text_key: str) -> Groups:
+def _groups(file: pq.ParquetFile, path: AnyFile, text_key: str) -> Groups:
     top = text_key if text_key in file.schema_arrow.names else text_key.partition(".")[0]
     if top not in file.schema_arrow.names:
         raise InputError(
@@ -61,10 +63,24 @@ def spans(found: Groups, partition_bytes: int) -> list[tuple[int, int, int]]:
 
 
 def drafts(
-    path: str, start: int, end: int, source_name: str, relative: str, keys: Keys, tally: Tally
+    path: AnyFile, start: int, end: int, source_name: str, relative: str, keys: Keys, tally: Tally
 ) -> Iterator[Draft]:
     """A row for each row in [start, end), both borders of row groups."""
-    file = _open(path)
+    with Source.open(path) as source:
+        yield from _rows(_open(source, path), path, start, end, source_name, relative, keys, tally)
+    tally.first, tally.next = start, end
+
+
+def _rows(
+    file: pq.ParquetFile,
+    path: AnyFile,
+    start: int,
+    end: int,
+    source_name: str,
+    relative: str,
+    keys: Keys,
+    tally: Tally,
+) -> Iterator[Draft]:
     found = _groups(file, path, keys.text)
     wanted = [index for index, first in enumerate(found.starts[:-1]) if start <= first < end]
     number = start
@@ -81,16 +97,19 @@ def drafts(
                 fill(draft, _json(value), keys)
                 number += 1
                 yield draft
+    except Unreachable:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise InputError(
             f"{path}, row {number}: cannot be read on ({error}); a Parquet file has no place to go on from: fetch it again"
         ) from error
-    tally.first, tally.next = start, end
 
 
-def _open(path: str) -> pq.ParquetFile:
+def _open(source: Source, path: AnyFile) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(pa.PythonFile(open_bytes(path), mode="r"))
+        return pq.ParquetFile(pa.PythonFile(source.stream, mode="r"))
+    except Unreachable:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is a damaged Parquet file ({error}); fetch it again") from error
 

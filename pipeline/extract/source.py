@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 from corpusmill.pipeline.errors import InputError
+from corpusmill.pipeline.remote_file import Blocks, RemoteFile, open_remote
 
 CHUNK = 1 << 16
 GZIP = b"\x1f\x8b\x08"
@@ -19,18 +20,19 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 ZSTD_WINDOW = 1 << 27  # bytes that a frame may look back, and so that inflating it may hold
 
 
-def open_bytes(path: str) -> BinaryIO:
-    """A seekable stream of the file; `path` is local or a URI that pyarrow knows (s3://, gs://, hdfs://)."""
-    try:
-        if "://" not in path:
-            return Path(path).open("rb", buffering=1 << 20)
-        from pyarrow.fs import FileSystem
+AnyFile = str | RemoteFile
+"""A file on this machine by its path, or one on a store or web server."""
 
-        system, name = FileSystem.from_uri(path)
-        return cast(BinaryIO, io.BufferedReader(system.open_input_file(name), buffer_size=1 << 20))
+
+def open_bytes(place: AnyFile) -> BinaryIO:
+    """A seekable stream of the file."""
+    if isinstance(place, RemoteFile):
+        return open_remote(place)
+    try:
+        return Path(place).open("rb", buffering=1 << 20)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be opened: {error}; check the path and the rights to read it"
+            f"{place} cannot be opened: {error}; check the path and the rights to read it"
         ) from error
 
 
@@ -43,8 +45,19 @@ class Source:
         self.size = stream.seek(0, io.SEEK_END)
 
     @classmethod
-    def open(cls, path: str) -> Source:
-        return cls(open_bytes(path), path)
+    def open(cls, place: AnyFile) -> Source:
+        return cls(open_bytes(place), str(place))
+
+    @property
+    def blocks(self) -> Blocks | None:
+        """How a remote file is read; None for one on this machine."""
+        raw = getattr(self.stream, "raw", None)
+        return raw if isinstance(raw, Blocks) else None
+
+    def expect(self, start: int, end: int) -> None:
+        """[start, end) is going to be read from start to end: a remote file is asked for no more."""
+        if self.blocks is not None:
+            self.blocks.expect(start, end)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
@@ -57,7 +70,10 @@ class Source:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stream.close()
+        with self.stream:
+            # GeneratorExit: a reader that has had enough; what it has is used as well.
+            if self.blocks is not None and kind in (None, GeneratorExit):
+                self.blocks.settle()
 
 
 class Window(io.RawIOBase):
