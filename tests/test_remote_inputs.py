@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from extract_runs import laid_out
 from faulty_proxy import Faults, faulty_proxy
 from runs import command, corpusmill, write_recipe
 from s3_server import SECRETS, Bucket
 from web_server import Site, web_server
 
+from corpusmill.pipeline import web
+from corpusmill.pipeline.engine.attempts import Job, Queue
+from corpusmill.pipeline.engine.inputs import find_inputs
+from corpusmill.pipeline.engine.stage import Stage
+from corpusmill.pipeline.engine.task import answer, task_of
+from corpusmill.pipeline.errors import InputError
+from corpusmill.pipeline.extract.operation import Extract
+from corpusmill.pipeline.extract.source import Source
+from corpusmill.pipeline.input import Input
+from corpusmill.pipeline.registry import build
 from corpusmill.pipeline.run import Run
 
 EXTRACT = """
@@ -197,27 +210,22 @@ def test_a_file_that_changes_after_it_was_found_stops_the_run_by_name(
 
 
 def test_an_object_that_changes_after_it_was_found_is_refused(bucket: Bucket) -> None:
-    from corpusmill.pipeline.engine.inputs import find_inputs
-    from corpusmill.pipeline.errors import InputError
-    from corpusmill.pipeline.extract.source import Source
-    from corpusmill.pipeline.input import Input
-
     client = bucket.client()
     client.put_object(Bucket=bucket.name, Key="in/a", Body=b"x" * 300_000)
     (file,) = find_inputs([Input(bucket.url("in/a"))])
     with (
         pytest.raises(InputError, match="changed while it was being read"),
-        Source.open(file.place) as source,
+        Source.open(file.address) as source,
     ):
         assert source.read_at(0, 10) == b"x" * 10
         client.put_object(Bucket=bucket.name, Key="in/a", Body=b"y" * 300_000)
         source.read_at(200_000, 10)
     client.put_object(Bucket=bucket.name, Key="in/a", Body=b"z" * 5)
     with pytest.raises(InputError, match="changed"):
-        Source.open(file.place)
+        Source.open(file.address)
     client.delete_object(Bucket=bucket.name, Key="in/a")
     with pytest.raises(InputError, match="no such object"):
-        Source.open(file.place)
+        Source.open(file.address)
 
 
 def test_a_server_that_is_not_there_is_no_fault_of_the_recipe(
@@ -229,8 +237,16 @@ def test_a_server_that_is_not_there_is_no_fault_of_the_recipe(
     assert f"{url}: no connection; the same command goes on" in done.stderr
 
 
-def test_a_server_that_stays_away_costs_an_attempt_and_not_the_run() -> None:
-    job, queue = Job(Task("", "documents", "", {}, {}, 1, (), None, {}, "", ({"index": 0},))), Queue()
-    raised = json.loads(answer_with(Unreachable("https://host/file: the server answers 503")))
-    assert not queue.answered(job, raised)
-    assert [waiting.attempt for waiting in queue.waiting] == [2]
+def test_a_server_that_stays_away_costs_an_attempt_and_not_the_run(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = find_inputs([Input(site.url("lines.jsonl"))])
+    operation = build(Extract, {"with": "trafilatura-fast"}, "extract").operation(17)
+    units = operation.units(laid_out([file], 1 << 30))
+    task = task_of(Stage("documents", operation), tmp_path, {"documents": "documents"}, 17, units)
+    site.always = {"lines.jsonl": "503"}
+    monkeypatch.setattr(web.time, "sleep", lambda _: None)
+    queue, said = Queue(), json.loads(answer(json.dumps(asdict(task))))
+    assert not queue.answered(Job(task), said)
+    assert [job.attempt for job in queue.waiting] == [2]
+    assert f"{site.url('lines.jsonl')}: the server answers 503" in said["error"]["message"]

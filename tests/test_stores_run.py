@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
 from runs import corpusmill, hashes, inputs
 from s3_server import Bucket
 

@@ -51,7 +51,7 @@ def find_inputs(inputs: Sequence[Input], out: Path | str | None = None) -> list[
     places: dict[tuple[str, str], str] = {}
     for item in inputs:
         for one in _taken(_expand(item, out), item):
-            key, place = (item.source, one.relative), (item.source, one.place)
+            key, place = (item.source, one.relative), (item.source, one.spelling)
             if places.setdefault(place, one.relative) != one.relative:
                 raise RecipeError(
                     f"{one.path} would be read twice, as {places[place]!r} and {one.relative!r} of source {item.source!r}: name it once"
@@ -77,7 +77,7 @@ class Candidate:
     remote: RemoteFile | None = None
 
     @property
-    def place(self) -> str:
+    def spelling(self) -> str:
         """Where it is, in one spelling."""
         if scheme_of(self.path):
             return self.path

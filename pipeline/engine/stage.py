@@ -148,7 +148,7 @@ class InputFile:
     remote: RemoteFile | None = None  # None: a file on this machine
 
     @property
-    def place(self) -> str | RemoteFile:
+    def address(self) -> str | RemoteFile:
         """What the readers take."""
         return self.remote or self.path
 

@@ -45,9 +45,9 @@ class Format:
     split: bool = True
 
 
-def sniff(place: AnyFile) -> Format:
+def sniff(address: AnyFile) -> Format:
     """The format of a file; the first records are read where the magic bytes alone do not say. InputError when it cannot be opened."""
-    with Source.open(place) as source:
+    with Source.open(address) as source:
         return sniff_source(source)
 
 

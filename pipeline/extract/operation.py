@@ -93,7 +93,7 @@ class Span:
     remote: dict[str, Any] | None = None  # a RemoteFile; None: a file on this machine
 
     @property
-    def place(self) -> AnyFile:
+    def address(self) -> AnyFile:
         return self.path if self.remote is None else RemoteFile.from_json(self.remote)
 
     @property
@@ -185,7 +185,7 @@ class ExtractDocuments(SetOperation):
         try:
             return self._collect(span, seed, left)
         except ManyRecords:
-            with Source.open(span.place) as source:
+            with Source.open(span.address) as source:
                 whole = span.start == 0 and span.end == source.size
             if whole:
                 return self._collect(replace(span, split=False), seed, left)
@@ -205,11 +205,11 @@ class ExtractDocuments(SetOperation):
     def _drafts(self, span: Span, tally: Tally) -> Iterator[Draft]:
         if span.kind == "parquet":
             yield from parquet.drafts(
-                span.place, span.start, span.end, span.source, span.relative, self.keys, tally
+                span.address, span.start, span.end, span.source, span.relative, self.keys, tally
             )
             return
         place = (span.format, span.start, span.end, span.source, span.relative)
-        with Source.open(span.place) as source:
+        with Source.open(span.address) as source:
             source.expect(span.start, span.end)
             if span.kind == "warc":
                 yield from crawl.drafts(source, *place, self.page, tally)
@@ -231,9 +231,9 @@ class ExtractDocuments(SetOperation):
 
 def _spans(file: InputFile, partition_bytes: int, keys: Keys, limit: int | None) -> list[Span]:
     """The ranges of a file; a file that cannot be used is an error when it was named, else a range with nothing in it."""
-    form = sniff(file.place)
+    form = sniff(file.address)
     if form.kind not in READABLE and file.named:
-        raise refusal(file.place, form.kind)
+        raise refusal(file.address, form.kind)
     span = Span(
         file.path,
         file.relative,
@@ -247,7 +247,7 @@ def _spans(file: InputFile, partition_bytes: int, keys: Keys, limit: int | None)
     )
     if form.kind == "parquet":
         most = partition_bytes if limit is None else 2**62
-        runs = parquet.spans(parquet.groups(file.place, keys.text), most)
+        runs = parquet.spans(parquet.groups(file.address, keys.text), most)
         return [replace(span, start=start, end=end) for start, end, _ in runs]
     if form.kind not in READABLE or not form.split or limit is not None:
         return [span]

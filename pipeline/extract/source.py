@@ -24,15 +24,15 @@ AnyFile = str | RemoteFile
 """A file on this machine by its path, or one on a store or web server."""
 
 
-def open_bytes(place: AnyFile) -> BinaryIO:
+def open_bytes(address: AnyFile) -> BinaryIO:
     """A seekable stream of the file."""
-    if isinstance(place, RemoteFile):
-        return open_remote(place)
+    if isinstance(address, RemoteFile):
+        return open_remote(address)
     try:
-        return Path(place).open("rb", buffering=1 << 20)
+        return Path(address).open("rb", buffering=1 << 20)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{place} cannot be opened: {error}; check the path and the rights to read it"
+            f"{address} cannot be opened: {error}; check the path and the rights to read it"
         ) from error
 
 
@@ -45,8 +45,8 @@ class Source:
         self.size = stream.seek(0, io.SEEK_END)
 
     @classmethod
-    def open(cls, place: AnyFile) -> Source:
-        return cls(open_bytes(place), str(place))
+    def open(cls, address: AnyFile) -> Source:
+        return cls(open_bytes(address), str(address))
 
     @property
     def blocks(self) -> Blocks | None:
