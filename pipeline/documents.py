@@ -52,7 +52,9 @@ DOCUMENTS = pa.schema(
         pa.field(
             "failed",
             pa.string(),
-            metadata={"about": "what stopped the row: exception, cpu_limit, memory, crash"},
+            metadata={
+                "about": "what stopped the row: exception:<class>, cpu_limit, memory, crash:<signal>, unparsable"
+            },
         ),
         pa.field("modality", pa.string(), metadata={"about": "reserved; null means text"}),
         pa.field("media", pa.string(), metadata={"about": "reserved; JSON list of media records"}),

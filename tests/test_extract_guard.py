@@ -45,7 +45,7 @@ def child_of(guard: Guard) -> int:
 @pytest.mark.parametrize(
     ("bad", "failure"),
     [
-        ("segfault now", "crash"),
+        ("segfault now", "crash:SIGSEGV"),
         ("spin for ever", "cpu_limit"),
         ("eat it all", "memory"),
         ("raise x", "exception:LookupError"),
@@ -59,7 +59,7 @@ def test_a_bad_page_costs_itself_alone(guard: Guard, bad: str, failure: str) -> 
 
 def test_every_page_of_a_batch_may_be_bad(guard: Guard) -> None:
     outcomes = guard.run([page("eat 1"), page("segfault 2"), page("eat 3"), page("raise 4"), page("ok")])
-    assert states(outcomes) == ["memory", "crash", "memory", "exception:LookupError", "ok"]
+    assert states(outcomes) == ["memory", "crash:SIGSEGV", "memory", "exception:LookupError", "ok"]
 
 
 def test_what_a_library_prints_does_not_reach_the_answers(guard: Guard) -> None:

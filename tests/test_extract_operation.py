@@ -278,13 +278,13 @@ def test_a_page_that_raises_or_ends_its_process_is_a_failed_row(tmp_path: Path) 
     result = operation.run(unit, io)
     assert io.partitions[0]["failed"].to_pylist() == [
         None,
-        "crash",
+        "crash:SIGSEGV",
         "cpu_limit",
         "exception:LookupError",
         None,
     ]
     assert result.counts == {
-        "record.resource": 5, "rows": 5, "kept": 2, "failed.crash": 1, "failed.cpu_limit": 1, "failed.exception:LookupError": 1,
+        "record.resource": 5, "rows": 5, "kept": 2, "failed.crash:SIGSEGV": 1, "failed.cpu_limit": 1, "failed.exception:LookupError": 1,
     }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """The attempt budget that all runners share: who may try again, in what pieces, and when the run stops.
 
 A crash, a memory kill or an exception is an attempt, of which a task has three; then it is halved until one unit is left, and that unit's
-third failure stops the run with its name. The loss of a node is nobody's fault and is counted apart.
+third failure stops the run with its name. After the second death of its worker a task is guarded: measures and edits then find the row
+that is at fault (guarded.py), and it alone fails. The loss of a node is nobody's fault and is counted apart.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ from corpusmill.pipeline.errors import RunError
 ATTEMPTS = 3
 """Tries of a task that dies or raises before it is halved (several units) or the run stops (one unit)."""
 
+DEATHS = 2
+"""Deaths of a task's worker before it is guarded."""
+
 NODE_LOSSES = 50
 """Times that a task may lose its node: preemption is normal, a task that takes every node down with it is not."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A task on its way: which attempt this is, and how many nodes it has lost."""
+    """A task on its way: which attempt this is, how many nodes it has lost, and how many workers."""
 
     task: Task
     attempt: int = 1
     nodes_lost: int = 0
+    deaths: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,23 +62,32 @@ class Queue:
     lost: list[Lost] = field(default_factory=list)  # attempts that came to nothing; the driver takes them
 
     def failed(
-        self, job: Job, why: str, trace: str = "", seconds: float = 0.0, cpu_seconds: float | None = None
+        self,
+        job: Job,
+        why: str,
+        trace: str = "",
+        seconds: float = 0.0,
+        cpu_seconds: float | None = None,
+        died: bool = True,
     ) -> None:
         """Another attempt; after the last, halves; a single unit that cannot be done raises RunError.
 
-        `seconds`: how long it took; `cpu_seconds` is None when nobody could say, since its worker died.
+        `seconds`: how long it took; `cpu_seconds` is None when nobody could say, since its worker died. `died`: it did, or ran out
+        of memory.
         """
         self._note(job, why, seconds, cpu_seconds)
-        units = job.task.units
-        if job.attempt < ATTEMPTS:
-            self.waiting.appendleft(replace(job, attempt=job.attempt + 1))
+        units, deaths = job.task.units, job.deaths + died
+        task = replace(job.task, guarded=job.task.guarded or deaths >= DEATHS)
+        if job.attempt < ATTEMPTS or task != job.task:
+            self.waiting.appendleft(replace(job, task=task, attempt=job.attempt + 1, deaths=deaths))
         elif len(units) > 1:
             middle = len(units) // 2
             for half in (units[middle:], units[:middle]):
-                self.waiting.appendleft(Job(replace(job.task, units=half)))
+                self.waiting.appendleft(Job(replace(task, units=half)))
         else:
-            place = f"stage {job.task.stage}, unit {units[0]['index']}"
-            raise RunError(f"{place}: {why}, in {ATTEMPTS} attempts" + (f"\n{trace}" if trace else ""))
+            raise RunError(
+                f"{_place(task)}: {why}, in {job.attempt} attempts" + (f"\n{trace}" if trace else "")
+            )
 
     def node_lost(self, job: Job, why: str, seconds: float = 0.0) -> None:
         """The same attempt again, elsewhere."""
@@ -93,7 +107,8 @@ class Queue:
             raise getattr(errors, error["ours"])(error["message"], *error["place"])
         used = answer.get("usage", {"seconds": 0.0, "cpu_seconds": 0.0})
         why = f"{error['type']}: {error['message']}"
-        self.failed(job, why, error["traceback"], used["seconds"], used["cpu_seconds"])
+        died = error["memory"]
+        self.failed(job, why, error["traceback"], used["seconds"], used["cpu_seconds"], died)
         return False
 
     def _note(self, job: Job, why: str, seconds: float, cpu_seconds: float | None) -> None:
@@ -105,3 +120,13 @@ class Queue:
         """What failed since the last call."""
         lost, self.lost = self.lost, []
         return lost
+
+
+def _place(task: Task) -> str:
+    """Stage, unit and partitions of a task that is down to one unit."""
+    (unit,) = task.units
+    place = f"stage {task.stage}, unit {unit['index']}"
+    parts = unit["parts"]
+    if len(parts) < 2:
+        return place
+    return f"{place} (partitions {parts[0]} to {parts[-1]})"

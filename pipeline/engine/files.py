@@ -50,6 +50,10 @@ class Task:
     suffix: str = ""
     units: tuple[dict[str, Any], ...] = ()
     again: int = 0  # the round of SetOperation.check that asked for these units
+    guarded: bool = (
+        False  # its worker has died before: rows go to a child process, which finds the one at fault
+    )
+    patience: float = 1.0  # factor on the backstops of rows: CPU time and memory
     hashes: dict[str, dict[str, str]] = field(
         default_factory=dict
     )  # of files it reads whole: stage -> name -> xxh3

@@ -1,12 +1,14 @@
 """Measures, edits and judges over one partition: row groups in, one row-aligned layer out.
 
-A piece that raises is halved until the row that does stands alone: one bad page costs one page.
+One bad page costs one page: a piece that raises is halved until the row that does stands alone (rowwork.py), and one that ends the
+process is done again in a child, which finds the row (guarded.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -14,42 +16,25 @@ import pyarrow as pa
 
 from corpusmill.pipeline.documents import ROW_GROUP
 from corpusmill.pipeline.engine.failures import PREFIX
-from corpusmill.pipeline.engine.files import TEXT_FIELD, Files, part_name
+from corpusmill.pipeline.engine.files import Files, Task, part_name
+from corpusmill.pipeline.engine.guarded import RowGuard
+from corpusmill.pipeline.engine.manifest import canonical
+from corpusmill.pipeline.engine.rowwork import Work, allowance, cpu_limit, halved, layer_schema, work_of
 from corpusmill.pipeline.engine.stage import Edit, Measure, Result
-from corpusmill.pipeline.errors import CorpusmillError
 from corpusmill.pipeline.judge import Judge
 
-FAILED_FIELD = pa.field(
-    "failed", pa.string(), metadata={"about": "exception that stopped this row here; null for all others"}
-)
+_warmed: set[bytes] = set()
+"""Operations whose kernels and models this process holds."""
 
 
 def run_measure(operation: Measure, part: int, files: Files) -> Result:
-    schema = pa.schema(
-        [_renamed(column, files.task.suffix) for column in operation.schema()] + [FAILED_FIELD]
-    )
-
-    def measure(rows: pa.Table) -> pa.Table:
-        table = operation.measure(rows)
-        return pa.table(
-            [*table.cast(operation.schema()).columns, pa.nulls(rows.num_rows, pa.string())], schema=schema
-        )
-
-    table = _over_rows(measure, schema, operation.needs, part, files, kept=False)
+    table = _over_rows(operation, part, files, kept=False)
     files.write_layer(part, table)
     return _layer_result(files, table)
 
 
 def run_edit(operation: Edit, part: int, files: Files) -> Result:
-    schema = pa.schema([TEXT_FIELD, FAILED_FIELD])
-
-    def edit(rows: pa.Table) -> pa.Table:
-        return pa.table(
-            [operation.edit(rows).cast(pa.large_string()), pa.nulls(rows.num_rows, pa.string())],
-            schema=schema,
-        )
-
-    table = _over_rows(edit, schema, operation.needs, part, files, kept=files.task.ledger is not None)
+    table = _over_rows(operation, part, files, kept=files.task.ledger is not None)
     files.write_parquet(part_name(part), table, ROW_GROUP, with_text=True)
     changed = table.num_rows - table["text"].null_count
     return _layer_result(files, table, {"changed": changed})
@@ -71,10 +56,6 @@ def run_judge(operation: Judge, part: int, files: Files) -> Result:
     )
 
 
-def _renamed(column: pa.Field, suffix: str) -> pa.Field:
-    return column.with_name(column.name + suffix)
-
-
 def _layer_result(files: Files, table: pa.Table, counts: Mapping[str, int] | None = None) -> Result:
     failed = Counter(table["failed"].drop_null().to_pylist())
     return files.result(
@@ -82,38 +63,35 @@ def _layer_result(files: Files, table: pa.Table, counts: Mapping[str, int] | Non
     )
 
 
-def _over_rows(
-    work: Callable[[pa.Table], pa.Table],
-    schema: pa.Schema,
-    needs: Sequence[str],
-    part: int,
-    files: Files,
-    kept: bool,
-) -> pa.Table:
-    """`work` over the rows of a partition; a row that raises gets nulls and its exception in `failed`."""
+def _over_rows(operation: Measure | Edit, part: int, files: Files, kept: bool) -> pa.Table:
+    """The work over the rows of a partition; a row that cannot be done gets nulls and why in `failed`."""
+    schema = layer_schema(operation, files.task.suffix)
     indexes, tables = [], []
-    for index, rows in files.rows(part, needs, kept=kept):
-        indexes.append(index)
-        tables.append(_guarded(work, schema, rows))
+    with _doing(operation, files.task, schema) as do:
+        for index, rows in files.rows(part, operation.needs, kept=kept):
+            indexes.append(index)
+            tables.append(do(rows))
     return _placed(indexes, tables, schema, files.row_count(part))
 
 
-def _guarded(work: Callable[[pa.Table], pa.Table], schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """Halve a piece that raises until the row that does stands alone: one bad page costs one page."""
-    try:
-        return work(rows)
-    except CorpusmillError:
-        raise  # a missing model or a wrong recipe is not the page's fault
-    except Exception as error:
-        if rows.num_rows == 1:
-            values = [None] * (len(schema) - 1) + [f"exception:{type(error).__name__}"]
-            return pa.table(
-                [pa.array([value], column.type) for value, column in zip(values, schema, strict=True)],
-                schema=schema,
-            )
-        middle = rows.num_rows // 2
-        halves = [_guarded(work, schema, half) for half in (rows.slice(0, middle), rows.slice(middle))]
-        return pa.concat_tables(halves)
+@contextlib.contextmanager
+def _doing(operation: Measure | Edit, task: Task, schema: pa.Schema) -> Iterator[Work]:
+    """The work here, within its CPU time; or in a child process, for a task that has ended its worker before."""
+    if task.guarded:
+        with RowGuard(operation, task) as guard:
+            yield guard.run
+        return
+    key = canonical([task.operation, task.fields])
+    if key not in _warmed:  # kernels compile here, on nobody's CPU time
+        operation.warm()
+        _warmed.add(key)
+    work = work_of(operation, schema)
+
+    def do(rows: pa.Table) -> pa.Table:
+        with cpu_limit(allowance(operation.backstop, rows, task.patience)):
+            return halved(work, schema, rows)
+
+    yield do
 
 
 def _placed(

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import corpusmill
 from corpusmill.pipeline.engine.attempts import ATTEMPTS, Done, Job, Queue, done_of
+from corpusmill.pipeline.engine.child import exit_name
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.errors import RecipeError, RunError
 
@@ -147,7 +148,7 @@ class LocalRunner:
             code = self._drop(worker)
             if job is not None:
                 self.queue.failed(
-                    job, f"its worker died ({_exit_name(code)})", seconds=time.perf_counter() - worker.since
+                    job, f"its worker died ({exit_name(code)})", seconds=time.perf_counter() - worker.since
                 )
             return
         worker.buffer += piece
@@ -205,7 +206,3 @@ class LocalRunner:
         with contextlib.suppress(BrokenPipeError):
             worker.process.stdin.close()
         return code
-
-
-def _exit_name(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

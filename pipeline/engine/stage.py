@@ -30,6 +30,18 @@ Area = Literal["text", "layers", "shards"]
 
 
 @dataclass(frozen=True)
+class Backstop:
+    """What the rows of a measure or an edit may take at most: far above what any needs, since it depends on the machine.
+
+    CPU seconds are of a piece of rows (a row group), and for each megabyte of it; memory is counted for a row that crashes, alone.
+    """
+
+    cpu_s: float = 60.0
+    cpu_s_per_mb: float = 10.0
+    memory_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True)
 class Operation:
     """Base of all that a worker runs. Subclasses are frozen dataclasses with JSON-able fields (nested dataclasses allowed)."""
 
@@ -50,6 +62,7 @@ class Measure(Operation):
     """Columns computed from each row alone."""
 
     needs: ClassVar[tuple[str, ...]] = ("text",)  # document columns, `text`, or measures of earlier stages
+    backstop: ClassVar[Backstop] = Backstop()
 
     def schema(self) -> pa.Schema:
         """The columns it adds; unit, range and source of each stand in the field's metadata under `about`."""
@@ -66,6 +79,7 @@ class Edit(Operation):
 
     area: ClassVar[Area] = "text"
     needs: ClassVar[tuple[str, ...]] = ("text",)
+    backstop: ClassVar[Backstop] = Backstop()
 
     def edit(self, rows: pa.Table) -> pa.Array:
         """large_string, row for row; null where the text stays as it was. An emptied text is "", not null."""

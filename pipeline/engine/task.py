@@ -109,6 +109,7 @@ def _describe(error: Exception) -> dict[str, Any]:
         "type": type(error).__name__,
         "ours": ours,
         "message": redacted(str(error)),
+        "memory": isinstance(error, MemoryError),
         "place": (error.stage, error.name) if isinstance(error, DamagedError) else (),
         # A full disk or a missing file says all in its message.
         "traceback": ""
