@@ -107,7 +107,7 @@ class Queue:
             raise getattr(errors, error["ours"])(error["message"], *error["place"])
         used = answer.get("usage", {"seconds": 0.0, "cpu_seconds": 0.0})
         why = f"{error['type']}: {error['message']}"
-        died = error["memory"]
+        died = bool(error.get("memory"))
         self.failed(job, why, error["traceback"], used["seconds"], used["cpu_seconds"], died)
         return False
 
