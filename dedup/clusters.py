@@ -20,13 +20,14 @@ from corpusmill.dedup.layout import (
     bucket_units,
     file_name,
     file_names,
+    gather_memory,
     lay_out,
     stored_bytes,
 )
 from corpusmill.dedup.verify import EDGES, NODES
 from corpusmill.pipeline.binary import U64
 from corpusmill.pipeline.engine.shuffle import gathered, slices
-from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError
 
 NODE_BYTES = 210
@@ -74,7 +75,12 @@ class Clusters(SetOperation):
             "long_runs": sum(result.counts["long_runs"] for result in results.values()),
             "longest_run": max((result.extra["longest_run"] for result in results.values()), default=0),
         }
-        return bucket_units(1, stored_bytes(inputs, stage), layout, files=len(results), found=found)
+        return bucket_units(
+            1, stored_bytes(inputs, stage), layout, files=len(results), found=found, need_bytes=need
+        )
+
+    def worker_memory(self, unit: Unit) -> int:
+        return WORKER_BYTES + int(unit.fields["need_bytes"])
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout, stage = Layout.of(unit.fields), self.shared.name("edges")
@@ -135,6 +141,9 @@ class Outcomes(SetOperation):
         layout, _ = lay_out(inputs, self.shared)
         weight = stored_bytes(inputs, self.shared.name("copies"))
         return bucket_units(layout.hash_buckets, weight, layout)
+
+    def worker_memory(self, unit: Unit) -> int:
+        return gather_memory(unit)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout = Layout.of(unit.fields)

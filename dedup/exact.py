@@ -18,7 +18,9 @@ from corpusmill.dedup.layout import (
     bucket_units,
     file_name,
     file_names,
+    gather_memory,
     lay_out,
+    scatter_memory,
     stored_bytes,
 )
 from corpusmill.dedup.records import begins_run, considered
@@ -60,6 +62,9 @@ class HashScatter(SetOperation):
     def units(self, inputs: Inputs) -> list[Unit]:
         return lay_out(inputs, self.shared)[1]
 
+    def worker_memory(self, unit: Unit) -> int:
+        return scatter_memory(unit, self.shared)
+
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout, schema = Layout.of(unit.fields), hash_schema(self.shared)
         tables = [schema.empty_table()]
@@ -92,6 +97,9 @@ class Copies(SetOperation):
         layout, groups = lay_out(inputs, self.shared)
         stage = self.shared.name("hashes")
         return bucket_units(layout.hash_buckets, stored_bytes(inputs, stage), layout, files=len(groups))
+
+    def worker_memory(self, unit: Unit) -> int:
+        return gather_memory(unit)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout = Layout.of(unit.fields)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from corpusmill.pipeline.binary import U64
 from corpusmill.pipeline.engine.layout import consecutive
-from corpusmill.pipeline.engine.stage import Inputs, Unit
+from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Unit
 
 HASH_RECORD_BYTES = 40
 BAND_RECORD_BYTES = 28
@@ -24,6 +24,9 @@ SHINGLE_BYTES_PER_STORED_BYTE = 4  # text inflates about threefold from zstd and
 MOST_PAIR_BUCKETS = 4096
 MANY_UNITS = 64
 LEAST_UNIT_BYTES = 4 << 20
+COPIES_HELD = (
+    4  # of the records of a unit at once: as read, in columns, in order, and the slices to be written
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
     extra = PRIORITY_BYTES * len(shared.priority)
     band_bytes = shared.bands * (BAND_RECORD_BYTES + extra)
     total = sum(rows.values())
-    row_bytes = max(band_bytes, HASH_RECORD_BYTES + extra)
+    row_bytes = _row_bytes(shared)
     sizes = {part: count * row_bytes for part, count in rows.items()}
     groups = consecutive(sizes, _limit(total * row_bytes, shared.bucket_bytes))
     layout = Layout(
@@ -104,6 +107,16 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
 def bucket_units(buckets: int, weight: int, layout: Layout, **fields: Any) -> list[Unit]:
     """A unit a bucket; together they weigh `weight` bytes."""
     return [Unit(i, weight // buckets + 1, {"layout": layout.fields(), **fields}) for i in range(buckets)]
+
+
+def scatter_memory(unit: Unit, shared: Shared) -> int:
+    """Of a unit of `lay_out` whose records are held until they are sorted into slices."""
+    return WORKER_BYTES + COPIES_HELD * unit.weight * _row_bytes(shared)
+
+
+def gather_memory(unit: Unit) -> int:
+    """Of a unit of `bucket_units`, which is read as a whole."""
+    return WORKER_BYTES + COPIES_HELD * unit.weight
 
 
 def file_name(unit: int) -> str:
@@ -125,6 +138,12 @@ def scramble(values: U64, buckets: int) -> npt.NDArray[np.int64]:
 def stored_bytes(inputs: Inputs, stage: str) -> int:
     """Bytes in files of an earlier stage, for the weights of its readers."""
     return sum(file.size_bytes for result in inputs.results(stage).values() for file in result.files)
+
+
+def _row_bytes(shared: Shared) -> int:
+    """Of the larger kind of records that one document makes."""
+    extra = PRIORITY_BYTES * len(shared.priority)
+    return max(shared.bands * (BAND_RECORD_BYTES + extra), HASH_RECORD_BYTES + extra)
 
 
 def _limit(total_bytes: int, bucket_bytes: int) -> int:

@@ -24,7 +24,9 @@ from corpusmill.dedup.layout import (
     bucket_units,
     file_name,
     file_names,
+    gather_memory,
     lay_out,
+    scatter_memory,
     scramble,
     stored_bytes,
 )
@@ -73,6 +75,9 @@ class BandScatter(SetOperation):
     def units(self, inputs: Inputs) -> list[Unit]:
         return lay_out(inputs, self.shared)[1]
 
+    def worker_memory(self, unit: Unit) -> int:
+        return scatter_memory(unit, self.shared)
+
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout, schema = Layout.of(unit.fields), band_schema(self.shared)
         followers, _, _ = copies_in(io, self.shared, layout, unit.index)
@@ -106,6 +111,9 @@ class Pairs(SetOperation):
         layout, groups = lay_out(inputs, self.shared)
         weight = stored_bytes(inputs, self.shared.name("bands"))
         return bucket_units(layout.key_buckets, weight, layout, files=len(groups))
+
+    def worker_memory(self, unit: Unit) -> int:
+        return gather_memory(unit)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         names, schema = file_names(unit.fields["files"]), band_schema(self.shared)

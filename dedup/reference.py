@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from corpusmill.dedup.exact import copies_in
-from corpusmill.dedup.layout import Layout, Shared, lay_out
+from corpusmill.dedup.layout import Layout, Shared, lay_out, scatter_memory
 from corpusmill.dedup.pairs import candidates_of, pairs_in_runs, write_pairs
 from corpusmill.dedup.records import Rows, order_names
 from corpusmill.pipeline.binary import U32
@@ -43,6 +43,9 @@ class DatasketchPairs(SetOperation):
         return [
             Unit(0, rows, {"layout": layout.fields(), "groups": [list(unit.parts) for unit in groups]}, parts)
         ]
+
+    def worker_memory(self, unit: Unit) -> int:
+        return scatter_memory(unit, self.shared)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         layout = Layout.of(unit.fields)

@@ -24,6 +24,7 @@ from corpusmill.dedup.layout import (
     bucket_units,
     file_name,
     file_names,
+    gather_memory,
     lay_out,
     stored_bytes,
 )
@@ -136,6 +137,9 @@ class Edges(SetOperation):
         }
         units = bucket_units(layout.pair_buckets, weight, layout, files=len(pairs), runs={})
         return [replace(units[0], fields={**units[0].fields, "runs": runs}), *units[1:]]
+
+    def worker_memory(self, unit: Unit) -> int:
+        return gather_memory(unit)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         files = file_names(unit.fields["files"])

@@ -196,6 +196,13 @@ def _run_command(
     )
     run.add_argument("--workers", type=_count, help="processes (default: one a core)")
     run.add_argument(
+        "--resources",
+        action="append",
+        default=[],
+        metavar="STAGE=NAME:AMOUNT,...",
+        help="of one worker of a stage: cpus, memory, gpus, or a name of the cluster's own, like dedup=memory:4GiB",
+    )
+    run.add_argument(
         "--sample",
         type=float,
         metavar="F",
@@ -273,6 +280,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         limit=options.limit,
         update=options.update,
         ray=options.ray,
+        resources=options.resources,
     )
     from corpusmill.jobs.show import closing_lines
 

@@ -7,15 +7,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import corpusmill
 from corpusmill.jobs.reporter import LineReporter, TerminalReporter
+from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
 from corpusmill.pipeline.engine.place import Place, Where, place_of
+from corpusmill.pipeline.engine.resources import parse_overrides
 from corpusmill.pipeline.engine.roles import Reporter
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
@@ -39,11 +41,18 @@ def run_recipe(
     update: bool = False,
     reporter: Reporter | None = None,
     ray: str | None = None,
+    resources: Sequence[str] = (),
 ) -> Run:
     """Run `recipe` into `out`; the same call again finishes what was interrupted.
 
     Local workers by default (one a core); `ray` is the address of a cluster, `auto`, or `local` for one just for this run.
+    `resources`: `STAGE=memory:4GiB,gpus:0.5,...` each, instead of what a worker of that stage is taken to need.
     """
+    needs = (
+        parse_overrides(resources, [stage.name for stage in compile_recipe(recipe, sample, limit)])
+        if resources
+        else {}
+    )
     out = place_of(out)
     out.check(write=True)
     if ray is not None:
@@ -51,7 +60,7 @@ def run_recipe(
     own = reporter or default_reporter(explain=update)
     keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
-        with Stop() as stop, _runner(out, workers, ray) as runner:
+        with Stop() as stop, _runner(out, workers, ray, needs, own.warn) as runner:
             Driver(out, recipe, runner, own, sample=sample, limit=limit, update=update, stop=stop).run()
     finally:
         if isinstance(own, TerminalReporter):
@@ -59,12 +68,18 @@ def run_recipe(
     return Run(out)
 
 
-def _runner(out: Place, workers: int | None, ray: str | None) -> LocalRunner | RayRunner:
+def _runner(
+    out: Place,
+    workers: int | None,
+    ray: str | None,
+    resources: Mapping[str, Mapping[str, float]],
+    say: Callable[[str], None],
+) -> LocalRunner | RayRunner:
     if ray is None:
-        return LocalRunner(workers or cores(), log=out.log())
+        return LocalRunner(workers or cores(), log=out.log(), resources=resources, say=say)
     from corpusmill.pipeline.engine.ray_runner import RayRunner
 
-    return RayRunner(ray, out, workers)
+    return RayRunner(ray, out, workers, resources, say)
 
 
 def default_reporter(explain: bool = False) -> Reporter:

@@ -243,6 +243,8 @@ def run_options(options: argparse.Namespace) -> list[str]:
     for name in ("workers", "sample", "limit"):
         if getattr(options, name) is not None:
             words += [f"--{name}", str(getattr(options, name))]
+    for text in options.resources:
+        words += ["--resources", text]
     return [*words, "--update"] if options.update else words
 
 

@@ -20,7 +20,7 @@ import xxhash
 
 from corpusmill.pipeline.engine.layout import consecutive
 from corpusmill.pipeline.engine.shuffle import slices
-from corpusmill.pipeline.engine.stage import Area, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.shards.components import Key
 from corpusmill.shards.layout import TOKENIZER_FILE
@@ -73,6 +73,10 @@ class Scatter(SetOperation):
             Unit(index, sum(stored[part] for part in parts), fields, parts)
             for index, parts in enumerate(groups)
         ]
+
+    def worker_memory(self, unit: Unit) -> int:
+        """Tokens of all its partitions, as they come, as one table, and in order."""
+        return WORKER_BYTES + 3 * TOKEN_BYTES_PER_STORED * unit.weight
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         ranges: int = unit.fields["ranges"]

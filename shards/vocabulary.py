@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import xxhash
 
-from corpusmill.pipeline.engine.stage import Area, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import ModelError, ShardError
 from corpusmill.pipeline.text.tokenizer import Tokenizer, train_bpe
 from corpusmill.shards.layout import TOKENIZER_FILE
@@ -80,6 +80,10 @@ class TrainedTokenizer(SetOperation):
             key=lambda part: xxhash.xxh3_64_intdigest(f"{self.seed}/{part}".encode()),
         )
         return [Unit(0, READ_FACTOR * self.sample_bytes, {"order": parts}, tuple(sorted(parts)))]
+
+    def worker_memory(self, unit: Unit) -> int:
+        """Up to twice the sample as strings of up to four bytes a letter, then its words with their counts and places."""
+        return WORKER_BYTES + 8 * self.sample_bytes
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         texts, used = self._sample(unit.fields["order"], io)

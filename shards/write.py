@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpusmill.pipeline.binary import halves
-from corpusmill.pipeline.engine.stage import Area, FileRecord, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import (
+    WORKER_BYTES,
+    Area,
+    FileRecord,
+    Inputs,
+    Result,
+    SetOperation,
+    TaskIO,
+    Unit,
+)
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.arrange import arrange
@@ -83,6 +92,10 @@ class Write(SetOperation):
                 units.append(Unit(len(units), shard.tokens * dtype.itemsize, fields))
                 first_row += row_count(shard.tokens, self.sequence_length)
         return units
+
+    def worker_memory(self, unit: Unit) -> int:
+        """Its tokens as read, in order, and as the file's bytes."""
+        return WORKER_BYTES + 3 * unit.weight
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         batches = self._gather(unit.fields, io)

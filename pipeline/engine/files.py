@@ -49,6 +49,8 @@ class Task:
     columns: dict[str, str] = field(default_factory=dict)
     suffix: str = ""
     units: tuple[dict[str, Any], ...] = ()
+    memory_bytes: int = 0  # of the worker that runs it, and `gpus`: for the runner (resources.py)
+    gpus: float = 0.0
     again: int = 0  # the round of SetOperation.check that asked for these units
     guarded: bool = (
         False  # its worker has died before: rows go to a child process, which finds the one at fault

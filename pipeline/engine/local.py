@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import corpusmill
 from corpusmill.pipeline.engine.attempts import ATTEMPTS, Done, Job, Queue, done_of
 from corpusmill.pipeline.engine.child import exit_name
 from corpusmill.pipeline.engine.files import Task
+from corpusmill.pipeline.engine.resources import local_workers, machine_memory_bytes, needs_of, words
 from corpusmill.pipeline.errors import RecipeError, RunError
 
 LONE_THREAD = {
@@ -73,7 +74,15 @@ class Stop:
 class LocalRunner:
     """`workers` child processes for as long as the run lasts; they keep models and compiled kernels between stages."""
 
-    def __init__(self, workers: int, log: Path | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        log: Path | None = None,
+        resources: Mapping[str, Mapping[str, float]] | None = None,
+        memory_bytes: int | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`resources` override what operations declare; `memory_bytes` of the machine (None: asked of it); `say` tells a person."""
         if workers < 1:
             raise RecipeError(f"--workers {workers}: at least 1 is needed")
         self.workers = workers
@@ -81,6 +90,9 @@ class LocalRunner:
         self._log = log
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
+        self._resources, self._say = resources or {}, say
+        self._memory_bytes = machine_memory_bytes() if memory_bytes is None else memory_bytes
+        self._at_once = workers  # of the stage that runs: its workers' memory may allow fewer
         self._spawned = 0
         self._spawn_limit = 0
 
@@ -101,6 +113,8 @@ class LocalRunner:
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         """Run tasks in order, at most one a worker in flight; yields them as they finish."""
+        if tasks:
+            self._make_room(tasks)
         self.queue.waiting.extend(Job(task) for task in tasks)
         # A worker that dies costs a start; ATTEMPTS a unit and a few idle deaths are the most that an honest run needs.
         self._spawn_limit = (
@@ -120,6 +134,18 @@ class LocalRunner:
                 self._drop(worker)
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
+
+    def _make_room(self, tasks: Sequence[Task]) -> None:
+        """As many workers as this stage's memory allows; those beyond end, since idle ones keep what they hold."""
+        needs = needs_of(tasks, self._resources)
+        self._at_once = local_workers(self.workers, needs, self._memory_bytes)
+        if self._at_once < self.workers:
+            self._say(
+                f"{tasks[0].stage}: {self._at_once} of {self.workers} workers at once, each may take {words({'memory': needs.memory_bytes})} "
+                f"of this machine's {words({'memory': self._memory_bytes})}"
+            )
+        for worker in self._pool[self._at_once :]:
+            self._drop(worker)
 
     def _hand_out(self) -> None:
         waiting = self.queue.waiting
@@ -162,7 +188,7 @@ class LocalRunner:
             yield done_of(job, answer)
 
     def _spawn(self) -> _Worker | None:
-        if len(self._pool) >= self.workers:
+        if len(self._pool) >= self._at_once:
             return None
         if self._spawned >= self._spawn_limit:
             raise RunError(

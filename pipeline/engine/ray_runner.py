@@ -2,77 +2,118 @@
 
 Ray is used thinly. A task reads files, writes files and answers with a line of JSON; nothing durable lives in an actor or the object
 store, so the death of a worker or a node is "run it again". Ray's own retries are off: attempts are counted here, a lost node apart
-from a failure. At most twice as many tasks are in flight as there are slots, in order. A Ray task costs 2 to 4 ms; tasks are minutes.
+from a failure. At most twice as many tasks are in flight as there are slots, in order; slots are counted again as nodes come and go, and where
+an autoscaler may add some, a few tasks wait in Ray to ask for them. A Ray task costs 2 to 4 ms; tasks are minutes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import socket
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from corpusmill.pipeline.engine import ray_cluster
 from corpusmill.pipeline.engine.attempts import Done, Job, Queue, done_of
 from corpusmill.pipeline.engine.files import Task
-from corpusmill.pipeline.engine.local import LONE_THREAD, Stop
+from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.place import Place, place_of
-from corpusmill.pipeline.errors import RecipeError, RunError
-from corpusmill.pipeline.remote import surroundings
-
-START_TRIES = 4
-"""`ray.init` gives its own node a fixed 30 s to come up, too little on a busy machine (3 of 9 starts failed at a load of 12)."""
+from corpusmill.pipeline.engine.ray_cluster import Terms
+from corpusmill.pipeline.engine.ray_metrics import StageMetrics
+from corpusmill.pipeline.engine.ray_node import task_function
+from corpusmill.pipeline.engine.resources import Needs, needs_of
+from corpusmill.pipeline.engine.task import load_operation
+from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.models import MODELS, model_path
 
 IN_FLIGHT_PER_SLOT = 2
+ASKING = 4
+"""Tasks that wait in Ray where an autoscaler has not started a node for them yet; it answers to what waits."""
+
+LOOK_S = 2.0
+"""Seconds between two looks at the nodes."""
+
+
+def _silent(_: str) -> None:
+    pass
 
 
 class RayRunner:
-    """`address`: a cluster's, `auto` for the one this machine belongs to, or `local` for one that is started here and ended with the run."""
+    """`address`: a cluster's, `auto` for the one this machine belongs to, or `local` for one that is started here and ended with the run.
 
-    def __init__(self, address: str, out: Place, workers: int | None = None) -> None:
-        self._ray = connect(address, workers)
-        self._execute = self._ray.remote(max_retries=0, num_cpus=1)(execute)
-        slots = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-        self.workers = min(workers or slots, slots)
+    `resources`: stage -> name -> amount, instead of what its operation declares. `say` is told what a person should know.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        out: Place,
+        workers: int | None = None,
+        resources: Mapping[str, Mapping[str, float]] | None = None,
+        say: Callable[[str], None] = _silent,
+    ) -> None:
+        self._ray = ray_cluster.connect(address, workers)
+        self._most, self._resources, self._say = workers, resources or {}, say
         self.queue = Queue()
+        self._terms: Terms | None = None
+        self._models: dict[str, Any] = {}  # name -> the driver's copy in Ray's object store
+        self._seen: dict[str, Mapping[str, float]] = {}  # every node that there was
         try:
-            probe(self._ray, out)
+            self._terms = ray_cluster.terms_for(out)
+            nodes = ray_cluster.nodes_of(self._ray)
+            ray_cluster.probe_nodes(self._ray, self._terms, nodes)
+            self._execute = self._ray.remote(max_retries=0)(task_function())
+            self._metrics = StageMetrics()
         except BaseException:
-            self._ray.shutdown()
+            self.close()
             raise
+        cpus = nodes.slots(Needs())
+        self.workers = max(1, min(workers or cpus, cpus))
 
     def __enter__(self) -> RayRunner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ray.shutdown()  # disconnects; ends a cluster only if `connect` started it
+        self.close()
+
+    def close(self) -> None:
+        """Take the probe away and disconnect; ends a cluster only if `connect` started it."""
+        if self._terms is not None:
+            place_of(self._terms.probe).unlink()
+        self._ray.shutdown()
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         """Run tasks in order; yields them as they finish."""
+        if not tasks:
+            return
         self.queue.waiting.extend(Job(task) for task in tasks)
         flying: dict[Any, tuple[Job, float]] = {}
+        stage = tasks[0].stage
+        room = _Room(self, stage, needs_of(tasks, self._resources))
+        execute = self._execute.options(name=f"execute {stage}", **room.needs.options())
+        fixed = (str(Path.cwd()), asdict(self._terms) if self._terms else {}, self._models_for(tasks[0]))
+        self._metrics.began(stage)
         try:
             while self.queue.waiting or flying:
                 if stop is not None and stop.asked:
                     self.queue.waiting.clear()
-                while self.queue.waiting and len(flying) < IN_FLIGHT_PER_SLOT * self.workers:
+                limit = room.limit()
+                while self.queue.waiting and len(flying) < limit:
                     job = self.queue.waiting.popleft()
-                    flying[
-                        self._execute.remote(json.dumps(asdict(job.task)), str(Path.cwd()), surroundings())
-                    ] = (
-                        job,
-                        time.perf_counter(),
-                    )
-                ready, _ = self._ray.wait(list(flying), num_returns=1, timeout=0.5) if flying else ([], [])
+                    reference = execute.remote(json.dumps(asdict(job.task)), *fixed)
+                    flying[reference] = (job, time.perf_counter())
+                self._metrics.set("tasks_in_flight", len(flying))
+                if not flying:
+                    time.sleep(0.5)  # no node is there at the moment
+                    continue
+                ready, _ = self._ray.wait(list(flying), num_returns=1, timeout=0.5)
                 for reference in ready:
                     yield from self._receive(reference, *flying.pop(reference))
         finally:  # nothing is left unless an error or the caller ended this early; what flies ends with the driver
             self.queue.waiting.clear()
+            self._metrics.set("tasks_in_flight", 0)
         if stop is not None and stop.asked:
             raise KeyboardInterrupt
 
@@ -89,100 +130,69 @@ class RayRunner:
             answer = json.loads(self._ray.get(reference))
         except lost as error:
             seconds = time.perf_counter() - since  # with the time that it waited for a slot
+            self._metrics.count("tasks_lost", 1)
             self.queue.node_lost(job, f"its node was lost ({type(error).__name__})", seconds)
         except exceptions.RayError as error:
             seconds = time.perf_counter() - since
+            self._metrics.count("tasks_failed", 1)
             self.queue.failed(job, f"its worker died ({type(error).__name__})", seconds=seconds)
         else:
+            if "unfit" in answer and self._terms is not None:
+                node = answer["unfit"]
+                why = ray_cluster.different(self._terms, node["word"], node["found"])
+                raise RunError(f"{node['node']}, which came to the cluster during the run, {why}")
             if self.queue.answered(job, answer):
-                yield done_of(job, answer)
+                done = done_of(job, answer)
+                self._metrics.done(done)
+                yield done
+            else:
+                self._metrics.count("tasks_failed", 1)
+
+    def _models_for(self, task: Task) -> dict[str, Any]:
+        """The pinned models of an operation, each put into the object store once a run; a node fetches one when it lacks it."""
+        names = [name for name in load_operation(task.operation, task.fields).models() if name in MODELS]
+        for name in names:
+            if name not in self._models:
+                self._models[name] = self._ray.put(model_path(name).read_bytes())
+        return {name: self._models[name] for name in names}
 
 
-def execute(message: str, folder: str, environment: Mapping[str, str]) -> str:
-    """What a Ray worker runs: one core, one task, in the folder of the call where the node has it (lists of a recipe lie there)."""
-    from corpusmill.pipeline.engine.task import answer
-    from corpusmill.pipeline.engine.worker import one_core
+class _Room:
+    """How many tasks of one stage may be in flight, by the nodes that are there; looked at every LOOK_S."""
 
-    with contextlib.suppress(OSError):
-        os.chdir(folder)
-    os.environ.update(LONE_THREAD | dict(environment))
-    one_core()
-    return answer(message)
+    def __init__(self, runner: RayRunner, stage: str, needs: Needs) -> None:
+        self.runner, self.stage, self.needs = runner, stage, needs
+        self._looked, self._limit, self._since = 0.0, 0, 0.0
 
+    def limit(self) -> int:
+        """0 while every node that could run such a task is away; RunError when none ever could, or they stay away."""
+        now = time.monotonic()
+        if self._looked and now - self._looked < LOOK_S:
+            return self._limit
+        self._looked = now
+        runner = self.runner
+        nodes = ray_cluster.nodes_of(runner._ray)
+        runner._seen.update(nodes.resources)
+        slots = nodes.slots(self.needs)
+        runner._metrics.set("slots", slots)
+        slots = min(slots, runner._most or slots)
+        self._limit = IN_FLIGHT_PER_SLOT * slots
+        if slots:
+            runner.workers, self._since = slots, 0.0
+            return self._limit
+        growth = ray_cluster.growth_of(runner._ray)
+        ray_cluster.need_room(self.stage, self.needs, list(runner._seen.values()), growth)
+        if growth.elastic:
+            self._limit = min(ASKING, runner._most or ASKING)
+        self._wait(now, growth.elastic)
+        return self._limit
 
-def connect(address: str, workers: int | None = None) -> Any:
-    """Ray, connected; start-up is retried, and what went wrong is said with the next step."""
-    import ray
-
-    if address not in ("auto", "local"):
-        need_answer(address)
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    if address == "local":
-        options |= {"include_dashboard": False, "num_cpus": workers}
-    for attempt in range(1, START_TRIES + 1):
-        try:
-            ray.init(address=address, **options)
-            return ray
-        except ConnectionError as error:
+    def _wait(self, now: float, elastic: bool) -> None:
+        if not self._since:
+            self._since = now
+            self.runner._say(f"{self.stage}: no node with {self.needs.words()} is there: waiting for one")
+        elif not elastic and now - self._since > ray_cluster.NODE_WAIT_S:
             raise RunError(
-                f"no Ray cluster at {address!r}: {error}; start one with `ray start --head`, or give its address"
-            ) from None
-        except Exception as error:
-            if attempt == START_TRIES or address != "local":
-                raise RunError(
-                    f"Ray did not start or answer at {address!r}: {type(error).__name__}: {error}"
-                ) from None
-            ray.shutdown()
-            time.sleep(2 * attempt)
-    raise AssertionError
-
-
-def need_answer(address: str) -> None:
-    """Whether something listens there: Ray itself waits minutes for a cluster that is not."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise RecipeError(f"--ray {address}: HOST:PORT of a cluster's head, auto or local is needed")
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except OSError as error:
-        raise RunError(
-            f"no Ray cluster at {address}: {error.strerror or error}; start one with `ray start --head`"
-        ) from None
-
-
-def probe(ray: Any, out: Place) -> None:
-    """Write a file in OUT and read it from every node: a folder that some node does not see would lose its work in silence."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    word = uuid.uuid4().hex
-    path = out / "metrics" / f"probe-{word}"
-    path.put(word.encode())
-    try:
-        reader = ray.remote(max_retries=3, num_cpus=0)(read_probe)
-        nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
-        answers = {
-            name: reader.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
-                str(path), surroundings()
+                f"stage {self.stage}: the nodes with {self.needs.words()} have been gone for {ray_cluster.NODE_WAIT_S:.0f} s: "
+                "start one, then the same command goes on from here"
             )
-            for node, name in nodes.items()
-        }
-        blind = [name for name, answer in answers.items() if ray.get(answer) != word]
-    finally:
-        path.unlink()
-    if blind and out.local:
-        raise RunError(
-            f"{out} is not the same folder on {', '.join(sorted(blind))}: put OUT on storage that every node mounts at this path"
-        )
-    if blind:
-        raise RunError(
-            f"{out} cannot be read on {', '.join(sorted(blind))}: those nodes need the network and credentials of their own for it"
-        )
-
-
-def read_probe(path: str, environment: Mapping[str, str]) -> str | None:
-    """The probe's word; None where it cannot be read."""
-    os.environ.update(environment)
-    try:
-        return place_of(path).read_text()
-    except OSError:
-        return None

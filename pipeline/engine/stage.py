@@ -28,6 +28,9 @@ from corpusmill.pipeline.remote_file import RemoteFile
 Area = Literal["text", "layers", "shards"]
 """Where a stage's files go below OUT: `text` holds originals (restricted), `layers` holds none, `shards` is what a stream reads."""
 
+WORKER_BYTES = 512 << 20
+"""Memory of a worker that holds little of its data at a time: mostly libraries and kernels (380 MB at the most, seen on small runs)."""
+
 
 @dataclass(frozen=True)
 class Backstop:
@@ -48,6 +51,11 @@ class Operation:
     version: ClassVar[int] = 1  # raise it when the same fields would give other bytes
     libraries: ClassVar[tuple[str, ...]] = ()  # distributions whose versions can change the bytes
     area: ClassVar[Area] = "layers"
+    gpus: ClassVar[float] = 0.0  # of one worker; a part of one lets several share it
+
+    def worker_memory(self, unit: Unit) -> int:
+        """Bytes that a worker may take for a unit: decides how many run at once, where (resources.py), and no byte of the output."""
+        return WORKER_BYTES
 
     def models(self) -> dict[str, str]:
         """Name -> sha256 of every file beside the inputs that the bytes depend on; raises ModelError when one is missing."""

@@ -99,11 +99,12 @@ def answer(message: str) -> str:
     try:
         results = run_task(task_from_json(message))
     except Exception as error:
-        return json.dumps({"error": _describe(error), "usage": meter.usage()})
+        return json.dumps({"error": describe(error), "usage": meter.usage()})
     return json.dumps({"results": [result_to_json(result) for result in results], "usage": meter.usage()})
 
 
-def _describe(error: Exception) -> dict[str, Any]:
+def describe(error: Exception) -> dict[str, Any]:
+    """What the driver raises, or counts as an attempt, as JSON values."""
     ours = type(error).__name__ if isinstance(error, CorpusmillError) else ""
     return {
         "type": type(error).__name__,
@@ -143,6 +144,8 @@ def task_of(
         columns=stage.columns,
         suffix=stage.suffix,
         units=values,
+        memory_bytes=max((stage.operation.worker_memory(unit) for unit in units), default=0),
+        gpus=stage.operation.gpus,
         again=again,
         hashes=dict(hashes or {}),
     )

@@ -18,7 +18,16 @@ import xxhash
 from pydantic import Field
 
 from corpusmill.pipeline.documents import DOCUMENTS
-from corpusmill.pipeline.engine.stage import Area, InputFile, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import (
+    WORKER_BYTES,
+    Area,
+    InputFile,
+    Inputs,
+    Result,
+    SetOperation,
+    TaskIO,
+    Unit,
+)
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.extract import crawl, jsonl, parquet
 from corpusmill.pipeline.extract.formats import READABLE, Format, refusal, sniff
@@ -114,6 +123,12 @@ class ExtractDocuments(SetOperation):
     keys: Keys = field(default_factory=Keys)
     sample: float | None = None
     limit: int | None = None
+
+    def worker_memory(self, unit: Unit) -> int:
+        """The worker, its guard's child with libraries and a page of usual size, and twice the bytes of a range (its inflated text)."""
+        return 2 * WORKER_BYTES + 2 * max(
+            int(span["end"]) - int(span["start"]) for span in unit.fields["spans"]
+        )
 
     def warm(self) -> None:
         """Start the guard's child once, so that a broken installation is known before the workers start."""
