@@ -115,3 +115,39 @@ def redacted(text: str) -> str:
         if SECRET_NAMES.search(name) and len(value) >= SECRET_MINIMUM and not value.startswith("/"):
             text = text.replace(value, "***")
     return text
+
+
+MISTAKES = (
+    (("NO_SUCH_BUCKET", "NoSuchBucket"), "there is no such bucket: make it, or correct the address"),
+    (
+        (
+            "PERMANENT_REDIRECT",
+            "PermanentRedirect",
+            "AuthorizationHeaderMalformed",
+            "HTTP response code: 301",
+            "IllegalLocation",
+        ),
+        "the bucket is in another region: set AWS_REGION to its own",
+    ),
+    (
+        (
+            "ACCESS_DENIED",
+            "INVALID_ACCESS_KEY_ID",
+            "SIGNATURE_DOES_NOT_MATCH",
+            "EXPIRED_TOKEN",
+            "INVALID_CLIENT_TOKEN_ID",
+            "InvalidAccessKeyId",
+            "ExpiredToken",
+            "InvalidToken",
+            "HTTP response code: 403",
+            "HTTP response code: 401",
+        ),
+        "the store refuses these credentials: see AWS_ACCESS_KEY_ID, AWS_PROFILE or the machine's role, and the rights in docs/stores.md",
+    ),
+)
+"""What a store says of a wrong call -> the next step."""
+
+
+def mistake_in(message: str) -> str | None:
+    """The next step when an error is the caller's; None when it may pass."""
+    return next((step for words, step in MISTAKES if any(word in message for word in words)), None)

@@ -7,14 +7,22 @@ one another, so that looking at a file's head or a Parquet footer costs little. 
 from __future__ import annotations
 
 import io
-import re
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO, Protocol, cast
 
 from corpusmill.pipeline import web
 from corpusmill.pipeline.errors import CorpusmillError, InputError
-from corpusmill.pipeline.remote import WEB, Access, Unreachable, bucket_path, filesystem, redacted, scheme_of
+from corpusmill.pipeline.remote import (
+    WEB,
+    Access,
+    Unreachable,
+    bucket_path,
+    filesystem,
+    mistake_in,
+    redacted,
+    scheme_of,
+)
 
 BLOCK = 8 << 20
 SMALL = 1 << 16
@@ -192,28 +200,12 @@ def open_remote(file: RemoteFile) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(Blocks(reader, file.size_bytes), SMALL))
 
 
-DENIED = re.compile(
-    r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|EXPIRED_TOKEN|INVALID_CLIENT_TOKEN|HTTP status 40[013]", re.I
-)
-ABSENT = re.compile(r"NO_SUCH_(BUCKET|KEY)|RESOURCE_NOT_FOUND|HTTP status 404", re.I)
-ELSEWHERE = re.compile(r"HTTP status 301|PermanentRedirect|AuthorizationHeaderMalformed|region", re.I)
-
-
 def store_error(url: str, error: OSError) -> CorpusmillError | Unreachable:
     """What a store's client raised, as an error of ours: the user's to mend, or worth another attempt."""
     said = redacted(" ".join(str(error).split()))[:400]
-    name = redacted(url)
-    if isinstance(error, FileNotFoundError) or ABSENT.search(said):
-        return InputError(
-            f"{name}: there is no such object or bucket; check the address, endpoint and region ({said})"
-        )
-    if ELSEWHERE.search(said):
-        return InputError(
-            f"{name}: the bucket is in another region: set AWS_REGION, or `region` of the input ({said})"
-        )
-    if isinstance(error, PermissionError) or DENIED.search(said):
-        return InputError(
-            f"{name}: the store does not allow it: check the credentials (AWS_ACCESS_KEY_ID, ~/.aws, roles), or set `anonymous` for a "
-            f"public bucket ({said})"
-        )
-    return Unreachable(f"{name}: {said}; the same command goes on from here once it can be read")
+    step = "there is no such object: check the address, endpoint and region"
+    if not isinstance(error, FileNotFoundError):
+        step = mistake_in(str(error)) or ""
+    if step:
+        return InputError(f"{redacted(url)}: {step} ({said})")
+    return Unreachable(f"{redacted(url)}: {said}; the same command goes on from here once it can be read")

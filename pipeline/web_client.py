@@ -22,6 +22,7 @@ from corpusmill.pipeline.errors import InputError, RecipeError
 from corpusmill.pipeline.remote import CONNECT_SECONDS, REQUEST_SECONDS, WEB, redacted
 
 REDIRECTS = 5
+LITTLE = 1 << 16
 BUSY = (408, 425, 429)
 
 CONNECTIONS = 16
@@ -70,7 +71,9 @@ def answer_of(url: str, headers: Mapping[str, str]) -> Iterator[Any]:
             )
         yield answer
     finally:
-        # What was not read to its end cannot be used again; a connection that was has gone back to its pool.
+        # A connection whose answer was read to its end is used again, another is not: what is left is read if it is little.
+        if answer.length_remaining is not None and answer.length_remaining <= LITTLE:
+            answer.drain_conn()
         answer.close()
 
 
@@ -91,7 +94,7 @@ def _follow(url: str, headers: Mapping[str, str]) -> Any:
         place = answer.headers.get("Location")
         if answer.status not in (301, 302, 303, 307, 308) or place is None:
             return answer
-        answer.close()
+        answer.drain_conn()
         before, target = urlsplit(target), urljoin(target, place)
         after = urlsplit(target)
         if after.scheme not in WEB or not after.hostname or "@" in after.netloc:

@@ -96,7 +96,7 @@ def test_a_store_is_listed_once_below_the_fixed_prefix(bucket: Bucket, tmp_path:
         find_inputs([Input(bucket.url("top/in"))])
     with pytest.raises(InputError, match="is not there"):
         find_inputs([Input(bucket.url("top/gone"))])
-    with pytest.raises(InputError, match="no such object or bucket"):
+    with pytest.raises(InputError, match="there is no such bucket"):
         find_inputs([Input("s3://no-such-bucket-here/x/*")])
     with pytest.raises(RecipeError, match="BUCKET/KEY is needed"):
         find_inputs([Input("s3://*/x")])

@@ -92,6 +92,16 @@ def test_a_fault_that_stays_ends_in_an_error_and_never_in_bytes(site: Site, lie:
     assert len(site.asked) == 1 + QUICK.attempts
 
 
+def test_connections_are_used_again(site: Site) -> None:
+    found = probe(site.url("file"), QUICK)
+    probe(site.url("empty"), QUICK)
+    with pytest.raises(InputError):
+        probe(site.url("none"), QUICK)
+    for at in (0, 1000, 2000):
+        read_range(site.url("file"), at, at + 1000, found, QUICK)
+    assert len({asked.port for asked in site.asked}) == 1
+
+
 def test_only_what_is_missing_is_asked_for_again(site: Site) -> None:
     found = probe(site.url("file"), QUICK)
     site.lies["file"] = ["cut", "cut", "cut"]
@@ -268,6 +278,7 @@ def test_a_proxy_of_the_environment_is_used_and_no_proxy_is_heard(
         probe(site.url("file"), QUICK)
         assert len(proxy.requests) == 1
     monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("http_proxy", "http://user:planted-password@127.0.0.1:1")
     with pytest.raises(Unreachable) as caught:
         probe(site.url("file"), QUICK)
     assert "proxy" in str(caught.value) and "planted" not in str(caught.value)

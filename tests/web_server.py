@@ -23,6 +23,7 @@ class Asked:
     first: int | None
     last: int | None
     headers: dict[str, str]
+    port: int  # of the client: one a connection
 
 
 @dataclass
@@ -87,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         first, last = (int(wanted[1]), int(wanted[2])) if wanted else (None, None)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        lie = self.site.note(Asked(path, first, last, headers))
+        lie = self.site.note(Asked(path, first, last, headers, self.client_address[1]))
         with contextlib.suppress(ConnectionError):
             self._answer(path, first, last, lie)
 

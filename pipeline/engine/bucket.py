@@ -93,7 +93,7 @@ class Bucket(Place):
                 probe.put(b"")
                 probe.unlink()
         except OSError as error:
-            step = mistake_in(str(error)) or (
+            step = remote.mistake_in(str(error)) or (
                 "the store does not answer: see AWS_ENDPOINT_URL and the network; the same command goes on when it does"
             )
             said = " ".join(remote.redacted(str(error)).removeprefix(f"{self}: ").split())
@@ -222,7 +222,7 @@ class Bucket(Place):
             except FileNotFoundError:
                 raise FileNotFoundError(2, "no such object", str(self)) from None
             except OSError as error:
-                if not left or mistake_in(str(error)):
+                if not left or remote.mistake_in(str(error)):
                     raise OSError(f"{self}: {remote.redacted(str(error))}") from None
                 time.sleep(random.uniform(0.5, 1.5) * (TRIES - left))
         raise AssertionError
@@ -252,39 +252,3 @@ def local_folder() -> Path:
         )  # the name is another user's: nothing is written where that one could read or change it
     store.sweep(folder)
     return folder
-
-
-MISTAKES = (
-    (("NO_SUCH_BUCKET", "NoSuchBucket"), "there is no such bucket: make it, or correct the address"),
-    (
-        (
-            "PERMANENT_REDIRECT",
-            "PermanentRedirect",
-            "AuthorizationHeaderMalformed",
-            "HTTP response code: 301",
-            "IllegalLocation",
-        ),
-        "the bucket is in another region: set AWS_REGION to its own",
-    ),
-    (
-        (
-            "ACCESS_DENIED",
-            "INVALID_ACCESS_KEY_ID",
-            "SIGNATURE_DOES_NOT_MATCH",
-            "EXPIRED_TOKEN",
-            "INVALID_CLIENT_TOKEN_ID",
-            "InvalidAccessKeyId",
-            "ExpiredToken",
-            "InvalidToken",
-            "HTTP response code: 403",
-            "HTTP response code: 401",
-        ),
-        "the store refuses these credentials: see AWS_ACCESS_KEY_ID, AWS_PROFILE or the machine's role, and the rights in docs/stores.md",
-    ),
-)
-"""What a store says of a wrong call -> the next step."""
-
-
-def mistake_in(message: str) -> str | None:
-    """The next step when an error is the caller's; None when it may pass."""
-    return next((step for words, step in MISTAKES if any(word in message for word in words)), None)
