@@ -30,7 +30,7 @@ from trees import Spent, spent
 
 from corpusmill.jobs.demo_pages import make_demo_crawl
 from corpusmill.jobs.reporter import SilentReporter
-from corpusmill.pipeline.engine.attempts import Done
+from corpusmill.pipeline.engine.attempts import Done, Queue
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import LONE_THREAD, LocalRunner, Stop
@@ -50,6 +50,9 @@ class InProcess:
 
     workers = 1
 
+    def __init__(self) -> None:
+        self.queue = Queue()  # of attempts that failed: none here, what raises ends the run
+
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         for task in tasks:
             yield Done(task, run_task(task), {}, 1)
@@ -59,7 +62,7 @@ class Clock:
     """A runner that notes what the process tree had spent when it was first given work."""
 
     def __init__(self, runner: Runner) -> None:
-        self.runner, self.workers, self.began = runner, runner.workers, None
+        self.runner, self.workers, self.queue, self.began = runner, runner.workers, runner.queue, None
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         self.began = self.began or spent()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from corpusmill.pipeline.engine.attempts import Done
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import Stop
+from corpusmill.pipeline.engine.metrics import read_lines
 from corpusmill.pipeline.engine.roles import Runner
 from corpusmill.pipeline.recipe import Recipe, load_recipe
 
@@ -46,7 +46,7 @@ class EndsWith:
     """A runner whose driver ends, as by a kill, when all tasks of the named stage are in: their commits stand, no manifest does."""
 
     def __init__(self, runner: Runner, stage: str) -> None:
-        self.runner, self.workers, self.stage = runner, runner.workers, stage
+        self.runner, self.workers, self.queue, self.stage = runner, runner.workers, runner.queue, stage
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
         last = None
@@ -80,7 +80,7 @@ def one_size(runner: str, size: int, out: Path) -> dict[str, Any]:
     with runner_of("local_two" if runner == "local" else "ray_two", out) as made:
         assert made is not None, "Ray is not installed"
         Driver(out / "warm", lines_of(out / "warm-in", 8), made, SilentReporter()).run()
-        base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        base = peak_of(out / "warm")
 
         def drive(with_runner: Runner) -> Driver:
             driver = Driver(out / "run", recipe, with_runner, SilentReporter())
@@ -110,7 +110,7 @@ def one_size(runner: str, size: int, out: Path) -> dict[str, Any]:
             "tasks_a_second": round(size * stages / (ended - began)),
             "manifest_bytes": _manifests(out / "run") // size // stages,
             "base_rss": base,
-            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10,
+            "peak_rss": peak_of(out / "run"),
         }
 
 
@@ -128,6 +128,11 @@ def _clocked(work: Callable[[], Any]) -> tuple[Spent, Any]:
     began = spent()
     result = work()
     return spent() - began, result
+
+
+def peak_of(run: Path) -> int:
+    """The driver's most memory in any stage of a run, as it noted it."""
+    return max(line["peak_rss_bytes"] for line in read_lines(run / "metrics" / "run" / "driver.jsonl"))
 
 
 def _ms(seconds: float, times: int) -> float:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corpusmill.mixing.weights import in_ppb, manual
-from corpusmill.pipeline.engine.manifest import canonical
+from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.shards.layout import Manifest

@@ -8,13 +8,15 @@ that is at fault (guarded.py), and it alone fails. The loss of a node is nobody'
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 from corpusmill.pipeline import errors
 from corpusmill.pipeline.engine.files import Task
-from corpusmill.pipeline.engine.manifest import result_from_json
 from corpusmill.pipeline.engine.metrics import Lost
+from corpusmill.pipeline.engine.results import result_from_json
 from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.errors import RunError
 
@@ -54,11 +56,39 @@ def done_of(job: Job, answer: dict[str, Any]) -> Done:
     return Done(job.task, results, answer["usage"], job.attempt)
 
 
+class Waiting:
+    """Jobs in order: those that were put back, then those to come, each made when it is taken."""
+
+    def __init__(self) -> None:
+        self._back: deque[Job] = deque()
+        self._to_come: Iterator[Job] = iter(())
+
+    def __bool__(self) -> bool:
+        if not self._back:
+            self._back.extend(islice(self._to_come, 1))
+        return bool(self._back)
+
+    def extend(self, jobs: Iterable[Job]) -> None:
+        self._to_come = chain(self._to_come, jobs)
+
+    def appendleft(self, job: Job) -> None:
+        self._back.appendleft(job)
+
+    def popleft(self) -> Job:
+        if not self:
+            raise IndexError("no job waits")
+        return self._back.popleft()
+
+    def clear(self) -> None:
+        self._back.clear()
+        self._to_come = iter(())
+
+
 @dataclass
 class Queue:
     """Jobs that wait, in order; what failed goes first again."""
 
-    waiting: deque[Job] = field(default_factory=deque)
+    waiting: Waiting = field(default_factory=Waiting)
     lost: list[Lost] = field(default_factory=list)  # attempts that came to nothing; the driver takes them
 
     def failed(

@@ -20,10 +20,10 @@ from corpusmill.pipeline.engine.files import Files
 from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.layout import (
+    Hashes,
     Inputs,
     folder_of,
     group_units,
-    hashes_for,
     kind_of,
     rate_of,
     units_of,
@@ -44,9 +44,10 @@ from corpusmill.pipeline.engine.manifest import (
 )
 from corpusmill.pipeline.engine.metrics import Meter, note, note_driver, note_lost
 from corpusmill.pipeline.engine.place import Place, place_of
+from corpusmill.pipeline.engine.results import Packed
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
-from corpusmill.pipeline.engine.task import task_of
+from corpusmill.pipeline.engine.task import task_of, tasks_of
 from corpusmill.pipeline.errors import BudgetError, DamagedError, RunError
 from corpusmill.pipeline.recipe import Recipe
 
@@ -242,7 +243,9 @@ class Driver:
         self._spent.discard(stage.name)
         operation = stage.operation
         units = {unit.index: unit for unit in units_of(stage, self._inputs)}
-        done = {unit: result for unit, result in self._standing(folder).items() if unit in units}
+        done = self._standing(folder)
+        for unit in done.keys() - units.keys():
+            del done[unit]
         for unit in damaged_units(folder.sizes(), done) if done else ():
             del done[unit]
         done.update(self._adopt(stage, [unit for index, unit in sorted(units.items()) if index not in done]))
@@ -279,10 +282,10 @@ class Driver:
             write_commit(self.out / folder, [found[unit] for unit in sorted(found)])
         return found
 
-    def _standing(self, folder: Place) -> dict[int, Result]:
+    def _standing(self, folder: Place) -> Packed:
         """Units that are done: by commits, or by a manifest some of whose files were lost."""
         manifest = read_manifest(folder)
-        return dict(manifest.results) if manifest else read_commits(folder)
+        return Packed(manifest.results) if manifest else read_commits(folder)
 
     def _materialise(self, name: str) -> None:
         """Make the files of a spent temporary stage again, since a reader of it has to run."""
@@ -303,15 +306,15 @@ class Driver:
                 f"stage {stage.name} gave other results when it was made again: {folder} may be damaged; delete it and run again"
             )
 
-    def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> dict[int, Result]:
+    def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> Packed:
         needed = self._folders_for(stage)
+        # What stands of the stage itself is about to be made again, and none of its tasks reads it.
+        read = {
+            name: self.manifests[name] for name in needed if name in self.manifests and name != stage.name
+        }
         groups = group_units(units, rate_of(stage), self.runner.workers)
-        read = {name: self.manifests[name] for name in needed if name in self.manifests}
-        tasks = [
-            task_of(stage, self.out, needed, self.recipe.seed, group, again, hashes_for(group, read))
-            for group in groups
-        ]
-        results: dict[int, Result] = {}
+        tasks = tasks_of(stage, self.out, needed, self.recipe.seed, groups, again, Hashes(read).of)
+        results = Packed()
         errors = self._errors(stage)
         try:
             for done in self.runner.run(tasks, self.stop):
@@ -350,8 +353,9 @@ class Driver:
     def _add_errors(self, stage: Stage, results: Iterable[Result], errors: budgets.Errors) -> None:
         if budgets.rows_can_fail(stage):
             before = self.manifests.get(stage.ledger or "documents")  # not there yet while extract runs
+            given = before.results if before else {}
             for result in results:
-                errors.add(result, budgets.rows_given(stage, result, before.results if before else {}))
+                errors.add(result, budgets.rows_given(stage, result, given))
 
     def _reader(self, stage: Stage) -> Files:
         """Reads what a stage made and what it read, for messages."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
-from corpusmill.pipeline.engine.manifest import canonical
+from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.stage import SetOperation, Stage
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.engine.task import dump_operation, path_of

@@ -18,7 +18,7 @@ from corpusmill.pipeline.documents import ROW_GROUP
 from corpusmill.pipeline.engine.failures import PREFIX
 from corpusmill.pipeline.engine.files import Files, Task, part_name
 from corpusmill.pipeline.engine.guarded import RowGuard
-from corpusmill.pipeline.engine.manifest import canonical
+from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.rowwork import Work, allowance, cpu_limit, halved, layer_schema, work_of
 from corpusmill.pipeline.engine.stage import Edit, Measure, Result
 from corpusmill.pipeline.judge import Judge

@@ -101,20 +101,25 @@ def group_units(units: Sequence[Unit], rate: float, workers: int) -> list[list[U
     return groups
 
 
-def hashes_for(units: Sequence[Unit], manifests: Mapping[str, Manifest]) -> dict[str, dict[str, str]]:
-    """Stage -> file name -> xxh3: of the stages that a task reads, in `manifests`: its partitions' files, and what stands once a stage.
+class Hashes:
+    """What tasks have to know of the files that they read whole. It holds the results of the stages that it was made with."""
 
-    Arrow files of shuffles are left out: each of their batches carries its own hash (arrow_files.py).
-    """
-    found: dict[str, dict[str, str]] = {}
-    parts = sorted({part for unit in units for part in unit.parts})
-    for stage, manifest in manifests.items():
-        names = dict(manifest.sealed)
-        alone = list(manifest.results) if len(manifest.results) == 1 else []
-        for number in dict.fromkeys([*parts, *alone]):
-            result = manifest.results.get(number)
-            for file in result.files if result else ():
-                if number in alone or file.name == part_name(number):
-                    names[file.name] = file.xxh3
-        found[stage] = {name: names[name] for name in names if not name.endswith(".arrow")}
-    return found
+    def __init__(self, manifests: Mapping[str, Manifest]) -> None:
+        self._read = {stage: (manifest.sealed, manifest.results) for stage, manifest in manifests.items()}
+
+    def of(self, units: Sequence[Unit]) -> dict[str, dict[str, str]]:
+        """Stage -> file name -> xxh3: the files of the units' partitions, and what stands once a stage.
+
+        Arrow files of shuffles are left out: each of their batches carries its own hash (arrow_files.py).
+        """
+        found: dict[str, dict[str, str]] = {}
+        parts = sorted({part for unit in units for part in unit.parts})
+        for stage, (sealed, results) in self._read.items():
+            names = dict(sealed)
+            alone = [*results] if len(results) == 1 else []
+            for number in dict.fromkeys([*parts, *alone]):
+                for file in results.files(number):
+                    if number in alone or file.name == part_name(number):
+                        names[file.name] = file.xxh3
+            found[stage] = {name: names[name] for name in names if not name.endswith(".arrow")}
+        return found

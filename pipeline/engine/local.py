@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import corpusmill
@@ -24,6 +24,7 @@ from corpusmill.pipeline.engine.attempts import ATTEMPTS, Done, Job, Queue, done
 from corpusmill.pipeline.engine.child import exit_name
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.resources import local_workers, machine_memory_bytes, needs_of, words
+from corpusmill.pipeline.engine.task import task_to_json
 from corpusmill.pipeline.errors import RecipeError, RunError
 
 LONE_THREAD = {
@@ -116,10 +117,7 @@ class LocalRunner:
         if tasks:
             self._make_room(tasks)
         self.queue.waiting.extend(Job(task) for task in tasks)
-        # A worker that dies costs a start; ATTEMPTS a unit and a few idle deaths are the most that an honest run needs.
-        self._spawn_limit = (
-            self._spawned + self.workers + ATTEMPTS * sum(len(task.units) + 1 for task in tasks) + 50
-        )
+        self._spawn_limit = self._spawned + self.workers + 50
         try:
             while self.queue.waiting or any(worker.job for worker in self._pool):
                 if stop is not None and stop.asked:
@@ -137,7 +135,7 @@ class LocalRunner:
 
     def _make_room(self, tasks: Sequence[Task]) -> None:
         """As many workers as this stage's memory allows; those beyond end, since idle ones keep what they hold."""
-        needs = needs_of(tasks, self._resources)
+        needs = needs_of(tasks[0], self._resources)
         self._at_once = local_workers(self.workers, needs, self._memory_bytes)
         if self._at_once < self.workers:
             self._say(
@@ -154,9 +152,12 @@ class LocalRunner:
             if worker is None:
                 return
             job = waiting.popleft()
+            if job.attempt == 1:
+                # A worker that dies costs a start; ATTEMPTS a unit and a few idle deaths are the most that an honest run needs.
+                self._spawn_limit += ATTEMPTS * (len(job.task.units) + 1)
             try:
                 assert worker.process.stdin is not None
-                worker.process.stdin.write(json.dumps(asdict(job.task)).encode() + b"\n")
+                worker.process.stdin.write(task_to_json(job.task).encode() + b"\n")
                 worker.process.stdin.flush()
                 worker.job, worker.since = job, time.perf_counter()
             except (BrokenPipeError, ConnectionResetError):

@@ -12,86 +12,63 @@ from __future__ import annotations
 
 import io
 import json
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
-from corpusmill.pipeline.engine.place import Where, place_of
-from corpusmill.pipeline.engine.stage import FileRecord, Result
+from corpusmill.pipeline.engine.place import Place, Where, place_of
+from corpusmill.pipeline.engine.results import Packed, Stored, canonical, result_from_json, result_to_json
+from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.engine.store import TEMPORARY, hash_bytes
+from corpusmill.pipeline.errors import RunError
 
 TABLE = "_manifest.parquet"
 HEAD = "_manifest.json"
 SPENT = "_spent"
 COMMITS = "_commits"
 
-SCHEMA = pa.schema(
-    [
-        ("unit", pa.int64()),
-        (
-            "files",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("name", pa.string()),
-                        ("rows", pa.int64()),
-                        ("size_bytes", pa.int64()),
-                        ("xxh3", pa.string()),
-                    ]
-                )
-            ),
-        ),
-        ("rows", pa.int64()),
-        ("counts", pa.string()),
-        ("extra", pa.string()),
-    ]
-)
-
-
-def canonical(value: Any) -> bytes:
-    """JSON with sorted keys and no spaces: the form that is hashed."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
 
 @dataclass(frozen=True)
 class Manifest:
-    """A finished stage. `content` is the hash of all its results: what later fingerprints are made of."""
+    """A finished stage. `content` is the hash of all its results: what later fingerprints are made of.
+
+    It holds totals only; its table is read when `results` are asked for, and forgotten when nobody holds them any more.
+    """
 
     stage: str
     fingerprint: str
     ingredients: dict[str, Any]
-    results: dict[int, Result]
+    rows: int
+    counts: dict[str, int]
     sealed: dict[str, str]
     content: str
+    table: Place
+    table_xxh3: str
+    _held: list[weakref.ref[Stored]] = field(default_factory=list, repr=False, compare=False)
 
     @property
-    def rows(self) -> int:
-        return sum(result.rows for result in self.results.values())
+    def results(self) -> Stored:
+        """Unit -> result; each call reads the table unless the results of an earlier one are still in use."""
+        held = self._held[0]() if self._held else None
+        if held is None:
+            held = Stored(_read_table(self.table, self.table_xxh3))
+            self._held[:] = [weakref.ref(held)]
+        return held
 
-    @property
-    def counts(self) -> dict[str, int]:
-        return total_counts(self.results.values())
 
-
-def total_counts(results: Iterable[Result]) -> dict[str, int]:
+def total_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Sums of the counts of many units, by name in order."""
     total: Counter[str] = Counter()
-    for result in results:
-        total.update(result.counts)
+    for each in counts:
+        total.update(each)
     return dict(sorted(total.items()))
-
-
-def result_to_json(result: Result) -> dict[str, Any]:
-    return asdict(result)
-
-
-def result_from_json(value: Mapping[str, Any]) -> Result:
-    files = tuple(FileRecord(**file) for file in value["files"])
-    return Result(value["unit"], files, value["rows"], dict(value["counts"]), dict(value["extra"]))
 
 
 def write_commit(folder: Where, results: list[Result], again: int = 0) -> None:
@@ -104,7 +81,7 @@ def write_commit(folder: Where, results: list[Result], again: int = 0) -> None:
     (place_of(folder) / COMMITS / name).put(body)
 
 
-def read_commits(folder: Where) -> dict[int, Result]:
+def read_commits(folder: Where) -> Packed:
     """Unit -> result of all tasks that finished, by one listing; a record that was cut or changed counts for nothing.
 
     One that goes between listing and reading was dropped by another driver, whose manifest stands: its units are done once more.
@@ -113,7 +90,7 @@ def read_commits(folder: Where) -> dict[int, Result]:
     names = sorted(
         name for name in commits.sizes() if name.endswith(".json") and not name.startswith(TEMPORARY)
     )
-    done: dict[int, Result] = {}
+    done = Packed()
     for name, body in zip(names, commits.read_all(names), strict=True):
         if body is not None and name.endswith(f"-{hash_bytes(body)[:12]}.json"):
             done.update((value["unit"], result_from_json(value)) for value in json.loads(body))
@@ -135,39 +112,51 @@ def write_manifest(
 ) -> Manifest:
     """Write table and head (the head last: it is what makes the stage stand), then drop the commits."""
     folder = place_of(folder)
-    ordered = [results[unit] for unit in sorted(results)]
+    packed = results if isinstance(results, Packed) else Packed(results)
     hashes = {name: hash_bytes(data) for name, data in sorted(sealed.items())}
-    content = hash_bytes(canonical([[result_to_json(result) for result in ordered], hashes]))
-    rows = [
-        {
-            "unit": result.unit,
-            "files": [asdict(file) for file in result.files],
-            "rows": result.rows,
-            "counts": canonical(result.counts).decode(),
-            "extra": canonical(result.extra).decode(),
-        }
-        for result in ordered
-    ]
+    table = packed.table()
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="zstd")
     (folder / TABLE).put(buffer.getvalue())
+    files = table["files"].combine_chunks().values
     head = {
         "stage": stage,
         "fingerprint": fingerprint,
         "ingredients": ingredients,
-        "units": len(ordered),
-        "rows": sum(result.rows for result in ordered),
-        "size_bytes": sum(file.size_bytes for result in ordered for file in result.files),
-        "counts": total_counts(ordered),
+        "units": table.num_rows,
+        "rows": pc.sum(table["rows"]).as_py() or 0,
+        "size_bytes": pc.sum(files.field("size_bytes")).as_py() or 0,
+        "counts": total_counts(json.loads(counts) for counts in table["counts"].to_pylist()),
         "sealed": hashes,
-        "content": content,
+        "content": _content(packed, hashes),
         "table_xxh3": hash_bytes(buffer.getvalue()),
     }
     head["head_xxh3"] = hash_bytes(canonical(head))
     (folder / HEAD).put(json.dumps(head, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n")
     drop_commits(folder)
+    return _manifest(folder, head)
+
+
+def _content(results: Packed, sealed: Mapping[str, str]) -> str:
+    """The hash of the canonical JSON of `[results by unit, sealed]`, piece by piece."""
+    digest = xxhash.xxh3_128(b"[[")
+    for number, body in enumerate(results.bodies()):
+        digest.update(b"," + body if number else body)
+    digest.update(b"]," + canonical(dict(sealed)) + b"]")
+    return digest.hexdigest()
+
+
+def _manifest(folder: Place, head: Mapping[str, Any]) -> Manifest:
     return Manifest(
-        stage, fingerprint, ingredients, {result.unit: result for result in ordered}, hashes, content
+        stage=head["stage"],
+        fingerprint=head["fingerprint"],
+        ingredients=head["ingredients"],
+        rows=head["rows"],
+        counts=head["counts"],
+        sealed=head["sealed"],
+        content=head["content"],
+        table=folder / TABLE,
+        table_xxh3=head["table_xxh3"],
     )
 
 
@@ -182,17 +171,19 @@ def read_manifest(folder: Where) -> Manifest | None:
         return None
     if not isinstance(head, dict) or head.pop("head_xxh3", None) != hash_bytes(canonical(head)):
         return None
-    if hash_bytes(data) != head["table_xxh3"]:
-        return None
-    results = {}
+    return _manifest(folder, head) if hash_bytes(data) == head["table_xxh3"] else None
+
+
+def _read_table(path: Place, known: str) -> pa.Table:
+    """A manifest's table, as long as it is the one that its head was read with."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    if hash_bytes(data) != known:
+        raise RunError(f"{path}: removed or changed while it was in use: run the same command again")
     # No Arrow threads: one that still holds these Python bytes when the interpreter ends aborts the process (seen in 1 of 10).
-    table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
-    for row in table.to_pylist():
-        value = {**row, "counts": json.loads(row["counts"]), "extra": json.loads(row["extra"])}
-        results[row["unit"]] = result_from_json(value)
-    return Manifest(
-        head["stage"], head["fingerprint"], head["ingredients"], results, head["sealed"], head["content"]
-    )
+    return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
 
 
 def damaged_units(sizes: Mapping[str, int], results: Mapping[int, Result]) -> list[int]:

@@ -24,7 +24,7 @@ from corpusmill.pipeline.engine.ray_cluster import Terms
 from corpusmill.pipeline.engine.ray_metrics import StageMetrics
 from corpusmill.pipeline.engine.ray_node import task_function
 from corpusmill.pipeline.engine.resources import Needs, needs_of
-from corpusmill.pipeline.engine.task import load_operation
+from corpusmill.pipeline.engine.task import load_operation, task_to_json
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.models import MODELS, model_path
 
@@ -91,7 +91,7 @@ class RayRunner:
         self.queue.waiting.extend(Job(task) for task in tasks)
         flying: dict[Any, tuple[Job, float]] = {}
         stage = tasks[0].stage
-        room = _Room(self, stage, needs_of(tasks, self._resources))
+        room = _Room(self, stage, needs_of(tasks[0], self._resources))
         execute = self._execute.options(name=f"execute {stage}", **room.needs.options())
         fixed = (str(Path.cwd()), asdict(self._terms) if self._terms else {}, self._models_for(tasks[0]))
         self._metrics.began(stage)
@@ -102,7 +102,7 @@ class RayRunner:
                 limit = room.limit()
                 while self.queue.waiting and len(flying) < limit:
                     job = self.queue.waiting.popleft()
-                    reference = execute.remote(json.dumps(asdict(job.task)), *fixed)
+                    reference = execute.remote(task_to_json(job.task), *fixed)
                     flying[reference] = (job, time.perf_counter())
                 self._metrics.set("tasks_in_flight", len(flying))
                 if not flying:

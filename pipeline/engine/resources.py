@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,13 +64,9 @@ def fits(node: Mapping[str, float], needs: Needs) -> int:
     return min(int(node.get(name, 0.0) / amount + 1e-9) for name, amount in needs.amounts().items())
 
 
-def needs_of(tasks: Iterable[Any], overrides: Mapping[str, Mapping[str, float]]) -> Needs:
-    """Of one stage's tasks, for all the same: Ray keeps a queue and workers for each different demand."""
-    tasks = list(tasks)
-    declared = Needs(
-        memory_bytes=max(task.memory_bytes for task in tasks), gpus=max(task.gpus for task in tasks)
-    )
-    return overridden(declared, tasks[0].stage, overrides)
+def needs_of(task: Any, overrides: Mapping[str, Mapping[str, float]]) -> Needs:
+    """Of a stage's tasks, all of which say the same: Ray keeps a queue and workers for each different demand."""
+    return overridden(Needs(memory_bytes=task.memory_bytes, gpus=task.gpus), task.stage, overrides)
 
 
 def overridden(needs: Needs, stage: str, overrides: Mapping[str, Mapping[str, float]]) -> Needs:

@@ -6,14 +6,16 @@ import functools
 import importlib
 import json
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, overload
 
 from corpusmill.pipeline.engine.files import Files, Task
 from corpusmill.pipeline.engine.layers import run_edit, run_judge, run_measure
-from corpusmill.pipeline.engine.manifest import result_to_json, write_commit
+from corpusmill.pipeline.engine.manifest import write_commit
 from corpusmill.pipeline.engine.metrics import Meter
 from corpusmill.pipeline.engine.place import Where, place_of
+from corpusmill.pipeline.engine.results import result_to_json
 from corpusmill.pipeline.engine.stage import Edit, Measure, Operation, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.errors import CorpusmillError, DamagedError, RunError
 from corpusmill.pipeline.judge import Judge
@@ -54,6 +56,11 @@ def _adapter(kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
+
+
+def task_to_json(task: Task) -> str:
+    """The message to a worker (`dataclasses.asdict` would copy every value: a third of the driver's time on a small task)."""
+    return json.dumps(vars(task))
 
 
 def task_from_json(message: str) -> Task:
@@ -129,9 +136,6 @@ def task_of(
     hashes: Mapping[str, dict[str, str]] | None = None,
 ) -> Task:
     """The message for some units of a stage."""
-    values = tuple(
-        {"index": u.index, "weight": u.weight, "fields": u.fields, "parts": list(u.parts)} for u in units
-    )
     return Task(
         root=str(root),
         stage=stage.name,
@@ -143,9 +147,53 @@ def task_of(
         ledger=stage.ledger,
         columns=stage.columns,
         suffix=stage.suffix,
-        units=values,
+        units=_values(units),
         memory_bytes=max((stage.operation.worker_memory(unit) for unit in units), default=0),
         gpus=stage.operation.gpus,
         again=again,
         hashes=dict(hashes or {}),
+    )
+
+
+def tasks_of(
+    stage: Stage,
+    root: Where,
+    folders: Mapping[str, str],
+    seed: int,
+    groups: Sequence[Sequence[Unit]],
+    again: int,
+    hashes: HashesOf,
+) -> Tasks:
+    """A task a group; each says what the largest unit of all takes, since a runner has workers of one size for a stage."""
+    memory = max((stage.operation.worker_memory(unit) for group in groups for unit in group), default=0)
+    return Tasks(replace(task_of(stage, root, folders, seed, (), again), memory_bytes=memory), groups, hashes)
+
+
+HashesOf = Callable[[Sequence[Unit]], dict[str, dict[str, str]]]
+"""Stage -> name -> xxh3 of the files that a task with these units reads whole."""
+
+
+class Tasks(Sequence[Task]):
+    """Tasks that share all but their units, each made when a runner takes it: all of them at once would be the most that a driver holds."""
+
+    def __init__(self, common: Task, groups: Sequence[Sequence[Unit]], hashes: HashesOf) -> None:
+        self._common, self._groups, self._hashes = common, groups, hashes
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @overload
+    def __getitem__(self, place: int) -> Task: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Task]: ...
+    def __getitem__(self, place: int | slice) -> Task | Sequence[Task]:
+        if isinstance(place, slice):
+            return Tasks(self._common, self._groups[place], self._hashes)
+        group = self._groups[place]
+        return replace(self._common, units=_values(group), hashes=self._hashes(group))
+
+
+def _values(units: Sequence[Unit]) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"index": u.index, "weight": u.weight, "fields": u.fields, "parts": list(u.parts)} for u in units
     )
