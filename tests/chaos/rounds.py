@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from chaos import damage, disks, hostile, kills, surroundings
+from chaos import damage, disks, hostile, kills, stores, surroundings
 from chaos.ground import Ground
 from chaos.trial import Trial
 
@@ -27,6 +27,8 @@ KINDS: dict[str, Callable[[Trial], None]] = {
     "disk read-only": disks.read_only,
     "file size limit": disks.file_limit,
     "open files limit": disks.open_files,
+    "failing store": stores.failing,
+    "slow store": stores.slow,
     "files cut": damage.cut,
     "files deleted": damage.deleted,
     "bits flipped": damage.flipped,
