@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from corpusmill import __version__
 from corpusmill.pipeline.errors import RecipeError, RunError
+from corpusmill.pipeline.remote import scheme_of, surroundings
 
 ANSWER_S = 10.0
 """How long a cluster's dashboard may take to say its version: Ray's own client waits for ever."""
@@ -83,7 +84,7 @@ def command_submit(options: argparse.Namespace) -> int:
             job = client.submit_job(
                 entrypoint=entrypoint(options, address),
                 runtime_env=environment,
-                metadata={"corpusmill": __version__, "out": str(Path(options.out).absolute())},
+                metadata={"corpusmill": __version__, "out": absolute(options.out)},
             )
     if options.detach:
         print(job)
@@ -207,8 +208,8 @@ def connect(address: str) -> Any:
 
 
 def runtime_environment(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """What travels: a recipe file alone in its folder, and with --ship the package."""
-    environment: dict[str, Any] = {}
+    """What travels: a recipe file alone in its folder, with --ship the package, and where stores are (no credentials: all can read this)."""
+    environment: dict[str, Any] = {"env_vars": where} if (where := surroundings()) else {}
     recipe = Path(options.recipe)
     if recipe.is_file():
         (folder / "recipe").mkdir()
@@ -235,9 +236,14 @@ def entrypoint(options: argparse.Namespace, address: str) -> str:
     )
 
 
+def absolute(out: str) -> str:
+    """OUT by its whole path; the address of a store is that already."""
+    return out if scheme_of(out) else str(Path(out).absolute())
+
+
 def run_options(options: argparse.Namespace) -> list[str]:
     """The options of `corpusmill run` that were given; OUT always absolute, so that it cannot fall into a job's own folder."""
-    words = ["--out", str(Path(options.out).absolute())]
+    words = ["--out", absolute(options.out)]
     for path in options.input:
         words += ["--input", path]
     for name in ("workers", "sample", "limit"):

@@ -100,7 +100,11 @@ SURROUNDINGS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DE
 
 def surroundings() -> dict[str, str]:
     """What of this process's environment says where a store is: workers on other machines get it. Credentials are not among it."""
-    return {name: os.environ[name] for name in SURROUNDINGS if os.environ.get(name)}
+    found = {name: os.environ[name] for name in SURROUNDINGS if os.environ.get(name)}
+    for name, value in found.items():
+        if "@" in value or "?" in value:
+            raise RecipeError(f"{name}={redacted(value)}: credentials do not belong into an address")
+    return found
 
 
 SECRET_NAMES = re.compile(r"(SECRET|TOKEN|PASSWORD|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE)
@@ -112,7 +116,8 @@ def redacted(text: str) -> str:
     text = re.sub(r"(\b[a-z][a-z0-9+.-]*://)[^/\s@]*@", r"\1***@", text, flags=re.IGNORECASE)
     text = re.sub(r"(\bhttps?://[^\s?#'\"]*)\?[^\s'\"]*", r"\1?***", text, flags=re.IGNORECASE)
     for name, value in os.environ.items():
-        if SECRET_NAMES.search(name) and len(value) >= SECRET_MINIMUM and not value.startswith("/"):
+        is_secret = SECRET_NAMES.search(name) and not name.endswith(("_PATH", "_FILE"))
+        if is_secret and len(value) >= SECRET_MINIMUM:
             text = text.replace(value, "***")
     return text
 

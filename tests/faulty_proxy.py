@@ -21,7 +21,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KINDS = ("delay", "busy", "reset", "lost", "cut", "cut_upload")
 
-SLOW_DOWN = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+REFUSAL = (
+    "<?xml version='1.0'?><Error><Code>{}</Code><Message>This is what a test asked for.</Message></Error>"
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Faults:
     """Shares (0 to 1, together at most 1) of the requests that match the pattern `only`.
 
     delay       answered after `delay_seconds`
-    busy        answered with `status`, and `Retry-After: retry_after` where given; the server behind never sees it
+    busy        answered with `status` and an error of S3 with `code`, and `Retry-After: retry_after` where given; the server behind never sees it
     reset       the connection is reset before the server behind sees anything
     lost        the server behind does it, the answer is lost with the connection
     cut         half of the answer's body, then the connection ends
@@ -45,6 +47,7 @@ class Faults:
     cut_upload: float = 0.0
     delay_seconds: float = 0.2
     status: int = 503
+    code: str = "SlowDown"
     retry_after: int | None = None
     only: str = ""  # regular expression, searched in "METHOD /path?query"
     most: int = 2  # faults in a row for one request; then it passes
@@ -94,6 +97,11 @@ class Proxy:
         """Requests by fault since the last `clear`."""
         with self._lock:
             return Counter(request.fault for request in self.requests if request.fault)
+
+    def arrived(self, method: str) -> int:
+        """Requests that came, answered or not, ever."""
+        with self._lock:
+            return sum(times for request, times in self._seen.items() if request.startswith(f"{method} "))
 
     def clear(self) -> None:
         with self._lock:
@@ -225,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(self.proxy.faults.status)
         if self.proxy.faults.retry_after is not None:
             self.send_header("Retry-After", str(self.proxy.faults.retry_after))
-        body = b"" if self.command == "HEAD" else SLOW_DOWN
+        body = b"" if self.command == "HEAD" else REFUSAL.format(self.proxy.faults.code).encode()
         self.send_header("Content-Type", "application/xml")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

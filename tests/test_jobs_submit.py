@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from runs import command, corpusmill, hashes, inputs
+from s3_server import SECRETS, Bucket
 
 import corpusmill as package
 from corpusmill.jobs import cli, ship, submit
@@ -239,6 +240,16 @@ def test_the_interpreter_is_this_one_on_this_machine_alone() -> None:
     }.items():
         line = submit.entrypoint(options("demo", "--out", "out", "--address", address), address)
         assert f"exec {python} -m corpusmill.jobs.cli run demo " in line
+
+
+def test_where_a_store_is_travels_with_the_job_and_its_credentials_do_not(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    given = options("demo", "--address", "http://far:8265", "--out", bucket.url("out"))
+    assert f" --out {bucket.url('out')} " in submit.entrypoint(given, "http://far:8265")
+    travels = submit.runtime_environment(given, tmp_path)
+    assert travels["env_vars"] == {"AWS_ENDPOINT_URL": bucket.endpoint, "AWS_REGION": "us-east-1"}
+    assert not [value for value in SECRETS.values() if value in json.dumps(travels)]
 
 
 def test_an_installed_package_cannot_be_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

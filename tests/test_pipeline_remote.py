@@ -46,6 +46,7 @@ def test_a_bad_endpoint_names_what_is_needed() -> None:
 
 def test_secrets_of_the_environment_and_of_addresses_are_blanked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted/secret+value")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "/begins/like+a/path")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/var/lib/someone/token")
-    text = "GET https://u:pw@host/x?X-Amz-Signature=abc failed with planted/secret+value; see /var/lib/someone/token"
-    assert redacted(text) == "GET https://***@host/x?*** failed with ***; see /var/lib/someone/token"
+    text = "GET https://u:pw@host/x?X-Amz-Signature=abc failed with planted/secret+value /begins/like+a/path; see /var/lib/someone/token"
+    assert redacted(text) == "GET https://***@host/x?*** failed with *** ***; see /var/lib/someone/token"

@@ -87,7 +87,9 @@ class Bucket(Place):
 
         selector = fs.FileSelector(self.key, recursive=False, allow_not_found=True)
         try:
-            self.client.get_file_info(selector)
+            found, bucket = self.client.get_file_info(selector), self.key.partition("/")[0]
+            if not found and self.client.get_file_info(bucket).type == fs.FileType.NotFound:
+                raise OSError(f"NO_SUCH_BUCKET {bucket}")  # a listing that may find nothing does not tell
             if write:
                 probe = self / f"metrics/probe-{uuid.uuid4().hex}"
                 probe.put(b"")
@@ -137,10 +139,15 @@ class Bucket(Place):
         self._again(lambda: _in_thread(lambda: self._put(data)))
 
     def _put(self, data: Any) -> None:
-        """One write of all, then close: nothing that could raise stands between. Above 5 MiB the client makes a multipart upload of it,
-        which is an object only when its last request has succeeded."""
+        """One write of all, then close: nothing that could raise stands between.
+
+        Above 5 MiB the client makes a multipart upload of it, which is an object only when its last request has succeeded. A busy answer to
+        that request the client takes for a failure even where its own repetition succeeds: then all is put once more, with the same bytes.
+        """
         buffer = pa.py_buffer(data)
-        stream = self.client.open_output_stream(self.key)
+        stream = self.client.open_output_stream(
+            self.key, compression=None
+        )  # not by the name: .zst is compressed
         stream.write(buffer)
         stream.close()
 

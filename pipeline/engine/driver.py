@@ -92,8 +92,9 @@ class Driver:
             self._save(state)  # before its budgets are judged: what stopped a run can be looked at
             self._look_for_mistakes(stage)
             self._spend()
-        state = replace(state, complete=True)
-        return self._save(state)
+        state = self._save(replace(state, complete=True))
+        self.out.flush()
+        return state
 
     def _admit(self, files: Sequence[InputFile]) -> None:
         """Compare with what stands in OUT; another recipe, input or version is an error unless --update is given."""
@@ -326,6 +327,7 @@ class Driver:
                     raise BudgetError(errors.message(self._reader(stage)))
         finally:
             note_lost(self.out, self.runner.queue.take_lost())
+            self.out.flush()
         return results
 
     def _measure(self, stage: Stage, done: Done) -> None:
