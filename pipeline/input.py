@@ -22,7 +22,8 @@ class Input:
     `paths_file`: a list of paths, one a line, plain or gzip, here or at an address; they, and so the ids, are relative to `base`.
     `crawl`: a crawl of Common Crawl, by its list of WARC (or WET: `kind`) files below `base`, which a mirror may stand in for.
     `base` is by default https://data.commoncrawl.org/. `take`: only so many of the files, by the hash of their relative paths: those of
-    `take: 10` are among those of `take: 100`.
+    `take: 10` are among those of `take: 100`. `sample`: only this share of its documents, by the keyed hash of their ids (`--sample` is one
+    for all inputs; the smaller holds).
     `endpoint`, `region`, `anonymous`: how to reach the store of this input, where it is not the one of the environment.
     """
 
@@ -33,6 +34,7 @@ class Input:
     kind: Literal["warc", "wet"] = "warc"
     base: str | None = None
     take: int | None = None
+    sample: float | None = None
     endpoint: str | None = None
     region: str | None = None
     anonymous: bool = False
@@ -51,6 +53,8 @@ class Input:
             raise ValueError("kind goes with crawl; other files are told by their bytes")
         if self.take is not None and self.take < 1:
             raise ValueError(f"take must be at least 1, not {self.take}")
+        if self.sample is not None and not 0 < self.sample <= 1:
+            raise ValueError(f"sample must be above 0 and at most 1, not {self.sample}")
         if self.endpoint is not None and not _is_endpoint(self.endpoint):
             raise ValueError("endpoint: http[s]://HOST[:PORT] is needed, without name, password or path")
 

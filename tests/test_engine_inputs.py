@@ -249,6 +249,7 @@ def test_a_list_of_ones_own_needs_its_base(tmp_path: Path) -> None:
         ({"crawl": CRAWL, "kind": "wat"}, "'warc' or 'wet'"),
         ({"path": "a", "kind": "wet"}, "kind goes with crawl"),
         ({"crawl": CRAWL, "take": 0}, "at least 1"),
+        ({"path": "a", "sample": 0}, "above 0 and at most 1"),
         ({"crawl": CRAWL, "takes": 3}, "did you mean 'take'"),
         ({"path": "s3://b/k", "endpoint": "http://user:planted@host"}, r"HOST\[:PORT\]"),
         ({"path": "s3://b/k", "endpoint": "host:9000"}, r"HOST\[:PORT\]"),

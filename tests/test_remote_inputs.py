@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from extract_runs import laid_out
+from extract_runs import Memory, laid_out
 from faulty_proxy import Faults, faulty_proxy
 from runs import command, corpusmill, write_recipe
 from s3_server import SECRETS, Bucket
@@ -162,6 +162,20 @@ def test_a_range_of_a_file_is_all_that_is_asked_for(
     )
     # The search for the first line of a range begins a byte before it, and its last line ends behind it: 64 KiB each.
     assert len(data) <= came <= len(data) + (2 * partitions + 2) * (1 << 16)
+
+
+def test_a_sample_of_one_input_is_what_a_sample_of_the_run_takes_of_it(files: Path, tmp_path: Path) -> None:
+    whole, half = (find_inputs([Input(str(files / "lines.jsonl"), sample=sample)]) for sample in (None, 0.5))
+    assert whole[0].identity != half[0].identity
+    taken = {}
+    for name, found, sample in (("run", whole, 0.5), ("input", half, None), ("smaller", half, 0.9)):
+        operation = build(Extract, {}, "extract").operation(17, sample)
+        memory = Memory()
+        for unit in operation.units(laid_out(found, 1 << 30)):
+            operation.run(unit, memory)
+        taken[name] = memory.partitions[0]["id"].to_pylist()
+    assert taken["run"] == taken["input"] == taken["smaller"]
+    assert 150 < len(taken["run"]) < 250  # of 400; five standard deviations
 
 
 def test_a_worker_killed_in_a_download_costs_its_task(

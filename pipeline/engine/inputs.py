@@ -24,7 +24,7 @@ from corpusmill.pipeline.engine.remote_inputs import (
 from corpusmill.pipeline.engine.stage import InputFile
 from corpusmill.pipeline.errors import InputError, RecipeError
 from corpusmill.pipeline.input import Input
-from corpusmill.pipeline.remote import WEB, redacted, scheme_of
+from corpusmill.pipeline.remote import WEB, Unreachable, redacted, scheme_of
 from corpusmill.pipeline.remote_file import RemoteFile
 from corpusmill.pipeline.web_client import CONNECTIONS
 
@@ -161,14 +161,15 @@ def _input_file(one: Candidate) -> InputFile:
         "\ud800" <= letter <= "\udfff" for letter in one.path
     ):  # what Python makes of bytes that are no UTF-8
         raise InputError(f"{one.path!r}: its name is not in UTF-8, and ids are made of names: rename it")
-    source = one.item.source
-    if scheme_of(one.path):
-        remote = one.remote or found_at(one.path, one.item.access)
-        return InputFile(
-            one.path, one.relative, source, remote.size_bytes, remote_identity(remote), one.named, remote
-        )
+    remote = (one.remote or found_at(one.path, one.item.access)) if scheme_of(one.path) else None
     try:
-        size_bytes = Path(one.path).stat().st_size
-        return InputFile(one.path, one.relative, source, size_bytes, identity(Path(one.path)), one.named)
+        size_bytes = Path(one.path).stat().st_size if remote is None else remote.size_bytes
+        content = identity(Path(one.path)) if remote is None else remote_identity(remote)
+    except Unreachable:
+        raise
     except OSError as error:
         raise InputError(f"cannot read {one.path}: {error.strerror}") from None
+    item = one.item
+    if item.sample is not None:  # another share is another input
+        content = xxhash.xxh3_128_hexdigest(f"{content} {item.sample!r}".encode())
+    return InputFile(one.path, one.relative, item.source, size_bytes, content, one.named, remote, item.sample)

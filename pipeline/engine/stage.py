@@ -168,6 +168,7 @@ class InputFile:
     identity: str
     named: bool = False  # given by its exact name, not by a wildcard: refusing it is an error
     remote: RemoteFile | None = None  # None: a file on this machine
+    sample: float | None = None  # only this share of its documents; `identity` is of it too
 
     @property
     def address(self) -> str | RemoteFile:

@@ -100,6 +100,7 @@ class Span:
     start: int
     end: int
     remote: dict[str, Any] | None = None  # a RemoteFile; None: a file on this machine
+    sample: float | None = None  # of its documents, beside the operation's own
 
     @property
     def address(self) -> AnyFile:
@@ -213,7 +214,7 @@ class ExtractDocuments(SetOperation):
             tally.counts["file_empty" if span.kind == "empty" else f"file_refused.{span.kind}"] += 1
             tally.first, tally.next = span.start, span.end
             return [], tally
-        drafts = self._chosen(self._drafts(span, tally), seed, left, tally)
+        drafts = self._chosen(self._drafts(span, tally), span.sample, seed, left, tally)
         guard = guard_of(self.page)
         return list(tables(drafts, guard.run, span.relative, span.source, tally.counts)), tally
 
@@ -231,10 +232,13 @@ class ExtractDocuments(SetOperation):
             else:
                 yield from jsonl.drafts(source, *place, self.keys, tally)
 
-    def _chosen(self, drafts: Iterator[Draft], seed: int, left: int | None, tally: Tally) -> Iterator[Draft]:
-        """The drafts of the sample, up to the limit."""
+    def _chosen(
+        self, drafts: Iterator[Draft], sample: float | None, seed: int, left: int | None, tally: Tally
+    ) -> Iterator[Draft]:
+        """The drafts of the sample (the smaller of the run's and the input's), up to the limit."""
+        share = min((each for each in (self.sample, sample) if each is not None), default=None)
         for draft in drafts:
-            if self.sample is not None and xxhash.xxh3_64_intdigest(draft.id, seed) / 2**64 >= self.sample:
+            if share is not None and xxhash.xxh3_64_intdigest(draft.id, seed) / 2**64 >= share:
                 tally.counts["sampled_out"] += 1
                 continue
             yield draft
@@ -259,6 +263,7 @@ def _spans(file: InputFile, partition_bytes: int, keys: Keys, limit: int | None)
         0,
         file.size_bytes,
         file.remote.to_json() if file.remote else None,
+        file.sample,
     )
     if form.kind == "parquet":
         most = partition_bytes if limit is None else 2**62
