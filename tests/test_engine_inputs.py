@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_proxy import faulty_proxy
 from hypothesis import given
 from hypothesis import strategies as st
 from s3_server import Bucket
@@ -84,7 +85,10 @@ def test_a_store_is_listed_once_below_the_fixed_prefix(bucket: Bucket, tmp_path:
         (tmp_path / "up" / name).write_bytes(name.encode())
     bucket.upload(tmp_path / "up", "top")
     assert relatives(Input(bucket.url("top/in/*.gz"))) == ["a.gz"]
-    assert relatives(Input(bucket.url("top/in/**/*.gz"))) == ["a.gz", "x/b.gz", "x/y/c d.gz"]
+    with faulty_proxy(bucket.endpoint) as proxy:
+        item = Input(bucket.url("top/in/**/*.gz"), endpoint=proxy.endpoint)
+        assert relatives(item) == ["a.gz", "x/b.gz", "x/y/c d.gz"]
+        assert [request.method for request in proxy.requests] == ["GET"]
     assert relatives(Input(bucket.url("top/*/x/[a-b]*"))) == ["in/x/b.gz"]
     (file,) = find_inputs([Input(bucket.url("top/in/x/y/c d.gz"), "own")])
     assert (file.relative, file.source, file.size_bytes, file.named) == ("c d.gz", "own", 13, True)
