@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpusmill import __version__
 from corpusmill.jobs import submit
+from corpusmill.jobs.cost import command as cost
 from corpusmill.pipeline.errors import CorpusmillError, RecipeError
 from corpusmill.pipeline.remote import redacted
 
@@ -102,6 +103,12 @@ def parser() -> argparse.ArgumentParser:
         _run_command(commands, "submit", "run a recipe as a job of a Ray cluster", command_submit)
     )
 
+    estimate = commands.add_parser(
+        "estimate", help="what a run will cost, from a measured sample of its inputs"
+    )
+    cost.add_options(estimate, _count)
+    estimate.set_defaults(command=command_estimate)
+
     recipe = commands.add_parser("recipe", help="print a built-in recipe, to begin one's own with")
     recipe.add_argument("name", nargs="?", help="without a name: the list of them")
     recipe.set_defaults(command=command_recipe)
@@ -120,6 +127,10 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("--reason", help="only rows that left for this reason, as the ledger names it")
     show.add_argument("--rows", type=_count, default=10, help="print at most so many (default: 10)")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
+    show.add_argument(
+        "--cost", action="store_true", help="what the run used, beside its estimate if there is one"
+    )
+    cost.add_price(show)
     show.set_defaults(command=command_show)
 
     export = commands.add_parser("export", help="documents with edits applied, to jsonl.zst or Parquet")
@@ -214,6 +225,8 @@ def _run_command(
     run.add_argument(
         "--update", action="store_true", help="accept a changed recipe or input; what still fits is reused"
     )
+    if name != "submit":
+        cost.add_price(run)
     run.set_defaults(command=command, stage=name)
     return run
 
@@ -237,6 +250,11 @@ def command_run(options: argparse.Namespace) -> int:
 def command_submit(options: argparse.Namespace) -> int:
     need_pipeline()
     return submit.command_submit(options)
+
+
+def command_estimate(options: argparse.Namespace) -> int:
+    need_pipeline()
+    return cost.command_estimate(options)
 
 
 def command_recipe(options: argparse.Namespace) -> int:
@@ -284,7 +302,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
     )
     from corpusmill.jobs.show import closing_lines
 
-    print("\n".join(closing_lines(run)))
+    print("\n".join([*closing_lines(run), *cost.cost_lines(run, options.price_per_core_hour, write=True)]))
     return 0
 
 

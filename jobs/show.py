@@ -33,7 +33,11 @@ def show(options: argparse.Namespace) -> Iterator[str]:
         from corpusmill.pipeline.run import Run
 
         run = Run(place)
-        if options.document is not None:
+        if options.cost:
+            from corpusmill.jobs.cost.command import cost_lines
+
+            yield from cost_lines(run, options.price_per_core_hour, write=False)
+        elif options.document is not None:
             yield from document_lines(run, options.document, options.json)
         elif options.columns or options.reason or options.which != "all":
             yield from run_rows(

@@ -67,6 +67,7 @@ class Driver:
     limit: int | None = None
     update: bool = False
     stop: Stop | None = None
+    files: Sequence[InputFile] | None = None  # None: those that the recipe's inputs name
     stages: list[Stage] = field(default_factory=list, init=False)
     manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     folders: dict[str, str] = field(default_factory=dict, init=False)
@@ -79,7 +80,7 @@ class Driver:
     def run(self) -> states.State:
         """Run what is not there yet; returns the state written to run.json."""
         self.out.sweep()
-        files = find_inputs(self.recipe.inputs, str(self.out))
+        files = find_inputs(self.recipe.inputs, str(self.out)) if self.files is None else self.files
         self.stages = compile_recipe(self.recipe, self.sample, self.limit)
         # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
