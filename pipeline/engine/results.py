@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
     ]
 )
 
-CHUNK = 4096
+CHUNK = 1024
 """Results that are Python lists at a time while a table is made."""
 
 

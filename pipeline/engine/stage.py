@@ -123,7 +123,7 @@ class SetOperation(Operation):
         return {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """`index` names it; `weight` is bytes to read; `fields` are JSON values for `run`; `parts` are the partitions it reads."""
 
