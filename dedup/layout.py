@@ -106,7 +106,8 @@ def lay_out(inputs: Inputs, shared: Shared) -> tuple[Layout, list[Unit]]:
 
 def bucket_units(buckets: int, weight: int, layout: Layout, **fields: Any) -> list[Unit]:
     """A unit a bucket; together they weigh `weight` bytes."""
-    return [Unit(i, weight // buckets + 1, {"layout": layout.fields(), **fields}) for i in range(buckets)]
+    same = {"layout": layout.fields(), **fields}  # one for all: it names every group
+    return [Unit(i, weight // buckets + 1, same) for i in range(buckets)]
 
 
 def scatter_memory(unit: Unit, shared: Shared) -> int:
