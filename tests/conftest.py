@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from s3_server import Bucket, enter, environment, make_bucket
 # Machines are shared and kernels compile inside the first example: no law here is about time.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+# Servers of tests are on the loopback, where no proxy of this machine leads.
+os.environ.setdefault("no_proxy", "127.0.0.1,localhost")
 
 
 @pytest.fixture(scope="session")

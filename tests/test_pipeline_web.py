@@ -25,6 +25,12 @@ QUICK = Patience(attempts=4, first_s=0.001, longest_s=0.01)
 DATA = b"".join(hashlib.sha256(bytes([n % 256, n // 256])).digest() for n in range(20_000))  # 640,000 bytes
 
 
+@pytest.fixture(autouse=True)
+def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     (tmp_path / "file").write_bytes(DATA)
@@ -268,8 +274,6 @@ def test_a_proxy_of_the_environment_is_used_and_no_proxy_is_heard(
 ) -> None:
     with faulty_proxy(site.endpoint) as proxy:
         monkeypatch.setenv("http_proxy", proxy.endpoint.replace("//", "//user:planted-password@"))
-        monkeypatch.delenv("no_proxy", raising=False)
-        monkeypatch.delenv("NO_PROXY", raising=False)
         # A forward proxy is asked for whole addresses; this one passes them on as they are, and the site takes the path of them.
         assert probe(site.url("file"), QUICK).size_bytes == len(DATA)
         assert [request.target for request in proxy.requests] == [site.url("file")]
