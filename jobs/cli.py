@@ -125,6 +125,11 @@ def parser() -> argparse.ArgumentParser:
     )
     show.add_argument("--which", choices=("kept", "dropped", "all"), default="all", help="only these rows")
     show.add_argument("--reason", help="only rows that left for this reason, as the ledger names it")
+    show.add_argument(
+        "--failed",
+        action="store_true",
+        help="rows that an exception or a backstop stopped: stage, reason, url, file, offset; with --json all of them, for --replay",
+    )
     show.add_argument("--rows", type=_count, default=10, help="print at most so many (default: 10)")
     show.add_argument("--json", action="store_true", help="one JSON object a line")
     show.add_argument(
@@ -227,8 +232,23 @@ def _run_command(
     )
     if name != "submit":
         cost.add_price(run)
+        _replay_options(run)
     run.set_defaults(command=command, stage=name)
     return run
+
+
+def _replay_options(run: argparse.ArgumentParser) -> None:
+    either = run.add_mutually_exclusive_group()
+    either.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="try the rows again that CPU time, memory or a crash stopped, with four times the time and memory",
+    )
+    either.add_argument(
+        "--replay",
+        metavar="LIST",
+        help="fail the rows of LIST untried, as the run did that `show OUT --failed --json` made it from: for the same bytes elsewhere",
+    )
 
 
 def need_pipeline() -> None:
@@ -285,6 +305,7 @@ def command_stage(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, recipe: Any) -> int:
     from corpusmill.jobs.run import run_recipe
+    from corpusmill.pipeline.engine.replay import Replay, read_list
 
     if options.input:
         recipe = recipe.with_inputs(options.input)
@@ -299,6 +320,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         update=options.update,
         ray=options.ray,
         resources=options.resources,
+        replay=read_list(Path(options.replay)) if options.replay else Replay(options.retry_failed),
     )
     from corpusmill.jobs.show import closing_lines
 

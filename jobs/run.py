@@ -17,6 +17,7 @@ from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
 from corpusmill.pipeline.engine.place import Place, Where, place_of
+from corpusmill.pipeline.engine.replay import Replay
 from corpusmill.pipeline.engine.resources import parse_overrides
 from corpusmill.pipeline.engine.roles import Reporter
 from corpusmill.pipeline.recipe import Recipe
@@ -42,11 +43,13 @@ def run_recipe(
     reporter: Reporter | None = None,
     ray: str | None = None,
     resources: Sequence[str] = (),
+    replay: Replay | None = None,
 ) -> Run:
     """Run `recipe` into `out`; the same call again finishes what was interrupted.
 
     Local workers by default (one a core); `ray` is the address of a cluster, `auto`, or `local` for one just for this run.
     `resources`: `STAGE=memory:4GiB,gpus:0.5,...` each, instead of what a worker of that stage is taken to need.
+    `replay`: what to do about rows that failed before.
     """
     needs = (
         parse_overrides(resources, [stage.name for stage in compile_recipe(recipe, sample, limit)])
@@ -61,7 +64,8 @@ def run_recipe(
     keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
         with Stop() as stop, _runner(out, workers, ray, needs, own.warn) as runner:
-            Driver(out, recipe, runner, own, sample=sample, limit=limit, update=update, stop=stop).run()
+            driver = Driver(out, recipe, runner, own, sample, limit, update, stop, replay=replay or Replay())
+            driver.run()
     finally:
         if isinstance(own, TerminalReporter):
             own.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,8 @@ def show(options: argparse.Namespace) -> Iterator[str]:
             yield from cost_lines(run, options.price_per_core_hour, write=False)
         elif options.document is not None:
             yield from document_lines(run, options.document, options.json)
+        elif options.failed:
+            yield from failed_lines(run, options.rows, options.json)
         elif options.columns or options.reason or options.which != "all":
             yield from run_rows(
                 run, options.columns, options.which, options.reason, options.rows, options.json
@@ -179,6 +183,19 @@ def run_rows(
     yield from table_lines(found[:rows], as_json)
     if len(found) > rows and not as_json:
         yield f"... and more: --rows {10 * rows} shows up to {10 * rows:,} of them; --json prints whole values"
+
+
+def failed_lines(run: Run, rows: int, as_json: bool) -> Iterator[str]:
+    """Failed rows of all layers in force, in the order of stages and partitions."""
+    found = run.failures()
+    if as_json:
+        yield from (json.dumps(asdict(row), ensure_ascii=False) for row in found)
+        return
+    first = list(itertools.islice(found, rows + 1))
+    names = ("stage", "reason", "url", "file", "offset")
+    yield from table_lines([{name: getattr(row, name) for name in names} for row in first[:rows]], False)
+    if len(first) > rows:
+        yield f"... and more: --rows {10 * rows} shows up to {10 * rows:,} of them; --json prints all"
 
 
 def known_reason(run: Run, wanted: str) -> str:

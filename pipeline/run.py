@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpusmill.pipeline.documents import DOCUMENTS
+from corpusmill.pipeline.engine.failures import Failure, failed_rows, failures_of
 from corpusmill.pipeline.engine.files import Files, Task, part_name
 from corpusmill.pipeline.engine.manifest import Manifest, read_manifest
 from corpusmill.pipeline.engine.place import Where, place_of
@@ -46,6 +47,15 @@ class Run:
             (stage.own["fields"]["stage"], self.manifest(stage.name).counts)
             for stage in self.stages("ledger")
         ]
+
+    def failures(self) -> Iterator[Failure]:
+        """Rows that an exception or a backstop stopped in any layer in force, also those that an earlier verdict had dropped."""
+        files = self.files()
+        for stage in self.state.stages:
+            if stage.kind in ("documents", "measure", "edit"):
+                results = self.manifest(stage.name).results
+                parts = [part for part in sorted(results) if failures_of(results[part])]
+                yield from failed_rows(files, stage.name, parts)
 
     def records(self) -> dict[str, int]:
         """What extract counted beside rows: records by type, damage, refused files."""

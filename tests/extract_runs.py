@@ -92,6 +92,8 @@ class Memory:
     """A TaskIO that keeps the partitions it is given."""
 
     seed: int = 17
+    patience: float = 1.0
+    known: Mapping[str, str] = field(default_factory=dict)
     partitions: dict[int, pa.Table] = field(default_factory=dict)
 
     def write_documents(self, part: int, table: pa.Table) -> None:

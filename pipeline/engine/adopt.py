@@ -29,13 +29,17 @@ def adopt(
     manifests: Mapping[str, Manifest],
     files: Sequence[InputFile],
     old: State | None,
+    replaced: Mapping[str, Manifest],
 ) -> dict[int, Result]:
-    """Unit -> result for those of `units` that the run in force had made; their files stand in `folder` afterwards."""
+    """Unit -> result for those of `units` that the run in force had made; their files stand in `folder` afterwards.
+
+    `replaced` are manifests of the run in force whose folders this run has written anew.
+    """
     before = old.stage(stage.name) if old else None
     if old is None or before is None or before.own != own or before.folder == folder:
         return {}
     made = read_manifest(out / before.folder)
-    if made is None:
+    if made is None or made.content != before.content:
         return {}
     if stage.name == "documents":
         had = {(item["source"], item["relative"]): item["identity"] for item in old.inputs}
@@ -45,7 +49,7 @@ def adopt(
     elif isinstance(stage.operation, SetOperation):
         return {}  # a bucket or a shard is made from all partitions
     else:
-        then = [_hashes(_manifest_of(out, old, name)) for name in stage.reads]
+        then = [_hashes(_manifest_of(out, old, name, replaced)) for name in stage.reads]
         now = [_hashes(manifests[name]) for name in stage.reads]
         known = {key: result for part, result in made.results.items() if (key := _sources(then, part))}
         wanted = {unit.index: _sources(now, unit.index) for unit in units}
@@ -74,9 +78,11 @@ def _range_of(place: Mapping[str, Any], identities: Mapping[tuple[str, str], str
     return (*name, identities[name], place["start"], place["end"])  # type: ignore[index]
 
 
-def _manifest_of(out: Place, old: State, name: str) -> Manifest | None:
+def _manifest_of(out: Place, old: State, name: str, replaced: Mapping[str, Manifest]) -> Manifest | None:
+    """The manifest that the run in force has read; None where another stands in its place now and it is not among the `replaced`."""
     stage = old.stage(name)
-    return read_manifest(out / stage.folder) if stage else None
+    manifest = (replaced.get(name) or read_manifest(out / stage.folder)) if stage else None
+    return manifest if manifest and stage and manifest.content == stage.content else None
 
 
 def _hashes(manifest: Manifest | None) -> dict[str, str]:

@@ -44,6 +44,7 @@ from corpusmill.pipeline.engine.manifest import (
 )
 from corpusmill.pipeline.engine.metrics import Meter, note, note_driver, note_lost
 from corpusmill.pipeline.engine.place import Place, place_of
+from corpusmill.pipeline.engine.replay import Replay
 from corpusmill.pipeline.engine.results import Packed
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
@@ -68,9 +69,12 @@ class Driver:
     update: bool = False
     stop: Stop | None = None
     files: Sequence[InputFile] | None = None  # None: those that the recipe's inputs name
+    replay: Replay = field(default_factory=Replay)
     stages: list[Stage] = field(default_factory=list, init=False)
     manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     folders: dict[str, str] = field(default_factory=dict, init=False)
+    # Of stages redone in place; their results with them, since the tables are overwritten.
+    _replaced: dict[str, tuple[Manifest, Mapping[int, Result]]] = field(default_factory=dict, init=False)
     _adopting: bool = field(default=True, init=False)
     _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
@@ -82,6 +86,7 @@ class Driver:
         self.out.sweep()
         files = find_inputs(self.recipe.inputs, str(self.out)) if self.files is None else self.files
         self.stages = compile_recipe(self.recipe, self.sample, self.limit)
+        self.replay.need_stages([stage.name for stage in self.stages])
         # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
         self._inputs = Inputs(files, self.recipe.partition_bytes, self.out, self.manifests, self.folders)
@@ -178,19 +183,33 @@ class Driver:
         manifest = read_manifest(self.out / folder)
         why = self._why(stage)
         sizes = (self.out / folder).sizes() if manifest is not None else {}
-        if manifest is not None and not self._damaged(stage, manifest, sizes):
+        redo = manifest is not None and self._to_redo(stage, manifest)
+        if manifest is not None and not redo and not self._damaged(stage, manifest, sizes):
             if any(
                 name.startswith(COMMITS) for name in sizes
             ):  # of a driver killed between manifest and commits
                 drop_commits(self.out / folder)
             self.manifests[stage.name] = manifest
             self._publish(stage)
+            self._need_all(stage)
             self.reporter.stage_ended(stage, manifest, time.perf_counter() - started, True, why)
             return
         others = self._make_or_take(stage, print_of, reads)
+        self._need_all(stage)
         self.reporter.stage_ended(
             stage, self.manifests[stage.name], time.perf_counter() - started, others, why
         )
+
+    def _to_redo(self, stage: Stage, manifest: Manifest) -> bool:
+        """Whether rows of a stage that stands are to be tried again, or to be failed."""
+        if not self.replay.active or not self.replay.to_redo(stage.name, manifest.results):
+            return False
+        self._replaced[stage.name] = (manifest, manifest.results)
+        return True
+
+    def _need_all(self, stage: Stage) -> None:
+        if self.replay.active:
+            self.replay.need_all(stage.name, self.manifests[stage.name].results)
 
     def _make_or_take(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> bool:
         """Make the stage; whether another driver on this OUT did meanwhile.
@@ -250,6 +269,8 @@ class Driver:
             del done[unit]
         for unit in damaged_units(folder.sizes(), done) if done else ():
             del done[unit]
+        for unit in self.replay.to_redo(stage.name, done):
+            del done[unit]
         done.update(self._adopt(stage, [unit for index, unit in sorted(units.items()) if index not in done]))
         todo = [unit for index, unit in sorted(units.items()) if index not in done]
         self.reporter.stage_began(stage, len(units), len(done))
@@ -279,7 +300,19 @@ class Driver:
         if not self._adopting:
             return {}
         folder, own = self.folders[stage.name], self._own[stage.name]
-        found = adopt(self.out, stage, folder, own, units, self.manifests, self._inputs.files, self._old)
+        found = adopt(
+            self.out,
+            stage,
+            folder,
+            own,
+            units,
+            self.manifests,
+            self._inputs.files,
+            self._old,
+            {name: manifest for name, (manifest, _) in self._replaced.items()},
+        )
+        for unit in self.replay.to_redo(stage.name, found):
+            del found[unit]
         if found:
             write_commit(self.out / folder, [found[unit] for unit in sorted(found)])
         return found
@@ -315,7 +348,9 @@ class Driver:
             name: self.manifests[name] for name in needed if name in self.manifests and name != stage.name
         }
         groups = group_units(units, rate_of(stage), self.runner.workers)
-        tasks = tasks_of(stage, self.out, needed, self.recipe.seed, groups, again, Hashes(read).of)
+        tasks = tasks_of(
+            stage, self.out, needed, self.recipe.seed, groups, again, Hashes(read).of, self.replay
+        )
         results = Packed()
         errors = self._errors(stage)
         try:

@@ -56,6 +56,9 @@ class Task:
         False  # its worker has died before: rows go to a child process, which finds the one at fault
     )
     patience: float = 1.0  # factor on the backstops of rows: CPU time and memory
+    known: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # unit -> id in hex -> why it fails, untried
     hashes: dict[str, dict[str, str]] = field(
         default_factory=dict
     )  # of files it reads whole: stage -> name -> xxh3
@@ -72,6 +75,8 @@ class Files:
         self.task = task
         self.unit = unit
         self.seed = task.seed
+        self.patience = task.patience
+        self.known: Mapping[str, str] = task.known.get(str(unit.index), {})
         self.root = place_of(task.root)
         self._rows: dict[int, int] = {}  # of documents partitions: asked for with every layer
         self._written: list[FileRecord] = []

@@ -19,7 +19,15 @@ from corpusmill.pipeline.engine.failures import PREFIX
 from corpusmill.pipeline.engine.files import Files, Task, part_name
 from corpusmill.pipeline.engine.guarded import RowGuard
 from corpusmill.pipeline.engine.results import canonical
-from corpusmill.pipeline.engine.rowwork import Work, allowance, cpu_limit, halved, layer_schema, work_of
+from corpusmill.pipeline.engine.rowwork import (
+    Work,
+    allowance,
+    cpu_limit,
+    failed_row,
+    halved,
+    layer_schema,
+    work_of,
+)
 from corpusmill.pipeline.engine.stage import Edit, Measure, Result
 from corpusmill.pipeline.judge import Judge
 
@@ -67,10 +75,12 @@ def _over_rows(operation: Measure | Edit, part: int, files: Files, kept: bool) -
     """The work over the rows of a partition; a row that cannot be done gets nulls and why in `failed`."""
     schema = layer_schema(operation, files.task.suffix)
     indexes, tables = [], []
+    known = _known_rows(part, files)
     with _doing(operation, files.task, schema) as do:
         for index, rows in files.rows(part, operation.needs, kept=kept):
             indexes.append(index)
-            tables.append(do(rows))
+            # One chunk a piece, however it was put together: chunks show in a file's pages.
+            tables.append(_around(known, do, schema, index, rows).combine_chunks())
     return _placed(indexes, tables, schema, files.row_count(part))
 
 
@@ -92,6 +102,27 @@ def _doing(operation: Measure | Edit, task: Task, schema: pa.Schema) -> Iterator
             return halved(work, schema, rows)
 
     yield do
+
+
+def _known_rows(part: int, files: Files) -> dict[int, str]:
+    """Row -> reason of the rows that a list says fail here."""
+    if not files.known:
+        return {}
+    names = files.documents(part, ["id"])["id"].to_pylist()
+    return {row: files.known[name.hex()] for row, name in enumerate(names) if name.hex() in files.known}
+
+
+def _around(
+    known: Mapping[int, str], do: Work, schema: pa.Schema, index: npt.NDArray[np.int64], rows: pa.Table
+) -> pa.Table:
+    """The work over all rows but those that are known to fail."""
+    stops = np.isin(index, list(known))
+    if not stops.any():
+        return do(rows)
+    tried = [] if stops.all() else [do(rows.filter(pa.array(~stops)))]
+    failed = [failed_row(schema, known[row]) for row in index[stops].tolist()]
+    order = np.argsort(np.concatenate([index[~stops], index[stops]]))
+    return pa.concat_tables([*tried, *failed]).take(pa.array(order))
 
 
 def _placed(

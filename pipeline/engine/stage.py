@@ -196,6 +196,8 @@ class TaskIO(Protocol):
     """Worker side view of one unit: the only way to read earlier layers and to write."""
 
     seed: int
+    patience: float  # factor on the backstops of rows
+    known: Mapping[str, str]  # id in hex -> why this row fails here, untried (replay.py)
 
     def documents(self, part: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one documents partition, all rows."""

@@ -15,6 +15,7 @@ from corpusmill.pipeline.engine.layers import run_edit, run_judge, run_measure
 from corpusmill.pipeline.engine.manifest import write_commit
 from corpusmill.pipeline.engine.metrics import Meter
 from corpusmill.pipeline.engine.place import Where, place_of
+from corpusmill.pipeline.engine.replay import NOTHING, Replay
 from corpusmill.pipeline.engine.results import result_to_json
 from corpusmill.pipeline.engine.stage import Edit, Measure, Operation, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.errors import CorpusmillError, DamagedError, RunError
@@ -134,6 +135,7 @@ def task_of(
     units: Sequence[Unit],
     again: int = 0,
     hashes: Mapping[str, dict[str, str]] | None = None,
+    replay: Replay | None = None,
 ) -> Task:
     """The message for some units of a stage."""
     return Task(
@@ -152,6 +154,8 @@ def task_of(
         gpus=stage.operation.gpus,
         again=again,
         hashes=dict(hashes or {}),
+        patience=replay.patience if replay else 1.0,
+        known=replay.known_of(stage.name, (u.index for u in units)) if replay else {},
     )
 
 
@@ -163,10 +167,16 @@ def tasks_of(
     groups: Sequence[Sequence[Unit]],
     again: int,
     hashes: HashesOf,
+    replay: Replay = NOTHING,
 ) -> Tasks:
     """A task a group; each says what the largest unit of all takes, since a runner has workers of one size for a stage."""
     memory = max((stage.operation.worker_memory(unit) for group in groups for unit in group), default=0)
-    return Tasks(replace(task_of(stage, root, folders, seed, (), again), memory_bytes=memory), groups, hashes)
+    return Tasks(
+        replace(task_of(stage, root, folders, seed, (), again, replay=replay), memory_bytes=memory),
+        groups,
+        hashes,
+        replay,
+    )
 
 
 HashesOf = Callable[[Sequence[Unit]], dict[str, dict[str, str]]]
@@ -176,8 +186,10 @@ HashesOf = Callable[[Sequence[Unit]], dict[str, dict[str, str]]]
 class Tasks(Sequence[Task]):
     """Tasks that share all but their units, each made when a runner takes it: all of them at once would be the most that a driver holds."""
 
-    def __init__(self, common: Task, groups: Sequence[Sequence[Unit]], hashes: HashesOf) -> None:
-        self._common, self._groups, self._hashes = common, groups, hashes
+    def __init__(
+        self, common: Task, groups: Sequence[Sequence[Unit]], hashes: HashesOf, replay: Replay = NOTHING
+    ) -> None:
+        self._common, self._groups, self._hashes, self._replay = common, groups, hashes, replay
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -188,9 +200,10 @@ class Tasks(Sequence[Task]):
     def __getitem__(self, place: slice) -> Sequence[Task]: ...
     def __getitem__(self, place: int | slice) -> Task | Sequence[Task]:
         if isinstance(place, slice):
-            return Tasks(self._common, self._groups[place], self._hashes)
+            return Tasks(self._common, self._groups[place], self._hashes, self._replay)
         group = self._groups[place]
-        return replace(self._common, units=_values(group), hashes=self._hashes(group))
+        known = self._replay.known_of(self._common.stage, (unit.index for unit in group))
+        return replace(self._common, units=_values(group), hashes=self._hashes(group), known=known)
 
 
 def _values(units: Sequence[Unit]) -> tuple[dict[str, Any], ...]:

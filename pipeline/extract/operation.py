@@ -35,7 +35,7 @@ from corpusmill.pipeline.extract.guard import Guard, guard_of
 from corpusmill.pipeline.extract.html import LIBRARIES, Extractor, Output
 from corpusmill.pipeline.extract.jsonl import Keys
 from corpusmill.pipeline.extract.limits import Limits
-from corpusmill.pipeline.extract.page import Settings
+from corpusmill.pipeline.extract.page import Settings, patient
 from corpusmill.pipeline.extract.rows import Draft, Tally, tables
 from corpusmill.pipeline.extract.source import AnyFile, Source
 from corpusmill.pipeline.extract.warc import ManyRecords
@@ -171,7 +171,7 @@ class ExtractDocuments(SetOperation):
             left = None if self.limit is None else self.limit - total.counts["rows"]
             if left is not None and left <= 0:
                 break
-            found, tally = self._read(span, io.seed, left)
+            found, tally = self._read(span, io, left)
             pieces += found
             total.add(tally)
             if len(unit.fields["spans"]) == 1:
@@ -196,26 +196,29 @@ class ExtractDocuments(SetOperation):
                 again += _whole([units[index] for index in indices])
         return again
 
-    def _read(self, span: Span, seed: int, left: int | None) -> tuple[list[pa.Table], Tally]:
+    def _read(self, span: Span, io: TaskIO, left: int | None) -> tuple[list[pa.Table], Tally]:
         """Tables and counts of a span; a file whose members hold many records each is read as one stream."""
         try:
-            return self._collect(span, seed, left)
+            return self._collect(span, io, left)
         except ManyRecords:
             with Source.open(span.address) as source:
                 whole = span.start == 0 and span.end == source.size
             if whole:
-                return self._collect(replace(span, split=False), seed, left)
+                return self._collect(replace(span, split=False), io, left)
             # A part of it has nowhere to begin; ranges that do not meet are read again as one.
             return [], Tally()
 
-    def _collect(self, span: Span, seed: int, left: int | None) -> tuple[list[pa.Table], Tally]:
+    def _collect(self, span: Span, io: TaskIO, left: int | None) -> tuple[list[pa.Table], Tally]:
         tally = Tally()
         if span.kind not in READABLE or span.kind == "empty":
             tally.counts["file_empty" if span.kind == "empty" else f"file_refused.{span.kind}"] += 1
             tally.first, tally.next = span.start, span.end
             return [], tally
-        drafts = self._chosen(self._drafts(span, tally), span.sample, seed, left, tally)
-        guard = guard_of(self.page)
+        drafts = self._chosen(self._drafts(span, tally), span.sample, io.seed, left, tally)
+        guard = guard_of(patient(self.page, io.patience))
+        drafts = (
+            (replace(draft, stopped=io.known.get(draft.id.hex())) for draft in drafts) if io.known else drafts
+        )
         return list(tables(drafts, guard.run, span.relative, span.source, tally.counts)), tally
 
     def _drafts(self, span: Span, tally: Tally) -> Iterator[Draft]:

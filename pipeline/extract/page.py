@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corpusmill.pipeline.extract.charset import decode
@@ -50,6 +50,11 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     cpu_s: float = 30.0  # backstop: CPU seconds of one page, before its process is ended
     memory_mb: int = 3072  # backstop: address space of the process that extracts
+
+
+def patient(settings: Settings, patience: float) -> Settings:
+    """The same with so many times the CPU time and memory, which change no text."""
+    return replace(settings, cpu_s=settings.cpu_s * patience, memory_mb=int(settings.memory_mb * patience))
 
 
 @dataclass(frozen=True, slots=True)

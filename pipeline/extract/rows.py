@@ -35,6 +35,11 @@ class Draft:
     date: datetime | None = None
     record_id: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
+    stopped: str | None = None  # why it fails, untried
+
+    @property
+    def to_extract(self) -> bool:
+        return self.page is not None and self.stopped is None
 
 
 @dataclass
@@ -91,11 +96,13 @@ def _table(
     counts: Counter[str],
 ) -> pa.Table:
     """A Python loop over rows: they come from Python objects, and each costs far less than its extraction."""
-    pages = [draft for draft in drafts if draft.page is not None]
+    pages = [draft for draft in drafts if draft.to_extract]
     answers = extract([draft.page for draft in pages if draft.page is not None]) if pages else []
     for draft, outcome in zip(pages, answers, strict=True):
         draft.outcome = outcome
     for draft in drafts:
+        if draft.stopped is not None:
+            draft.outcome = Outcome(failed=draft.stopped)
         counts["rows"] += 1
         counts[_state(draft.outcome)] += 1
     columns: dict[str, list[Any]] = {

@@ -39,6 +39,8 @@ def behave(text: str, together: int) -> None:
         raise BaseException(rest)  # as a panic of a Rust library arrives
     if word == "crowded" and together > 1:
         ctypes.string_at(0)
+    if word == "fragile" and Path(rest).exists():
+        ctypes.string_at(0)
     if word == "killed":  # as often as its file has letters
         path, left = Path(rest), Path(rest).read_text()
         if left:
