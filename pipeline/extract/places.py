@@ -67,7 +67,7 @@ class ExtractPlaces(SetOperation):
         for value in unit.fields["places"]:
             span, share = Span(**value["span"]), value["share"]
             reader = ExtractDocuments(self.page, self.keys, sample=share if share < 1 else None)
-            found, tally = reader._read(span, io.seed, None)
+            found, tally = reader._read(span, io, None)
             pieces += found
             total.add(tally)
             extent += _covered(span, tally)
