@@ -1,7 +1,7 @@
 """A file on a store or web server as a seekable stream of blocks, held to the version that the run was laid out for.
 
 Reads inside an expected range take BLOCK bytes a request and none behind its end; others begin with SMALL and double as long as they follow
-one another, so that looking at a file's head or a Parquet footer costs little. Two blocks are held: 16 MiB at most.
+one another, so that looking at a file's head or a Parquet footer costs little. 16 MiB are held at most.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from corpusmill.pipeline.remote import (
 
 BLOCK = 8 << 20
 SMALL = 1 << 16
-KEPT = 2
-"""Blocks held: a record that crosses a border is read without asking again for what stands before it."""
+HELD_BLOCKS = 2
+"""Blocks' worth of bytes held, those used last: a search that looks over the end of a range comes back to what it knows."""
 
 STORE_TRIES = 3
 """Reads of a block of a store, each with the client's own retries, which do not cover a body that breaks off."""
@@ -136,7 +136,7 @@ class Blocks(io.RawIOBase):
         self.reader, self.size = reader, size
         self.position = 0
         self.wanted = (0, 0)
-        self.blocks: list[tuple[int, bytes]] = []  # (where it begins, bytes), the latest last
+        self.blocks: list[tuple[int, bytes]] = []  # (where it begins, bytes), the last used last
 
     def expect(self, start: int, end: int) -> None:
         """[start, end) is going to be read from start to end."""
@@ -166,13 +166,18 @@ class Blocks(io.RawIOBase):
 
     def _block(self, position: int, wanted: int) -> tuple[int, bytes]:
         """The block that holds `position`."""
-        for begin, block in reversed(self.blocks):
+        for index in range(len(self.blocks) - 1, -1, -1):
+            begin, block = self.blocks[index]
             if begin <= position < begin + len(block):
+                if index < len(self.blocks) - 1:
+                    self.blocks.append(self.blocks.pop(index))
                 return begin, block
         end = min(self.size, position + self._span(position, wanted))
-        self.blocks = self.blocks[
-            1 - KEPT :
-        ]  # before the next one is there, so that KEPT is the most in memory
+        room = HELD_BLOCKS * BLOCK - (
+            end - position
+        )  # before the next one is there, so that this is the most in memory
+        while sum(len(block) for _, block in self.blocks) > room:
+            del self.blocks[0]
         self.blocks.append((position, self.reader.read(position, end)))
         return self.blocks[-1]
 
