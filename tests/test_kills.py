@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from runs import command, corpusmill, hashes, inputs
+from runs import alive, command, corpusmill, hashes, inputs
 
 from corpusmill.jobs.reporter import LineReporter
 from corpusmill.pipeline.engine.driver import Driver
@@ -85,6 +85,24 @@ def test_workers_busy_and_idle_killed_in_a_stage(
     assert driver.stderr is not None
     rest = driver.stderr.read()
     assert driver.wait() == 0, rest[-3000:]
+    assert hashes(out) == hashes(undisturbed)
+
+
+def test_a_second_interrupt_stops_at_once_and_the_same_command_goes_on(
+    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    driver = start(recipe, crawl, out)
+    wait_for(driver, "stage_began", "documents")
+    children = workers(driver.pid)
+    driver.send_signal(signal.SIGINT)
+    time.sleep(0.2)  # the handler of the first has to have run, or both are one
+    driver.send_signal(signal.SIGINT)
+    assert driver.stderr is not None
+    said = driver.stderr.read()
+    assert driver.wait() == 130 and "goes on from here" in said and "Traceback" not in said
+    assert not [pid for pid in children if alive(pid)]
+    corpusmill("run", recipe, "--out", out, *inputs(crawl))
     assert hashes(out) == hashes(undisturbed)
 
 
