@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpusmill.jobs.cost.places import choose, grouped, strata_of
+from corpusmill.jobs.cost.requests import Requests, requests
 from corpusmill.pipeline.engine.stage import Unit
 from corpusmill.pipeline.extract.places import Place
 
 
 def unit(index: int, name: str, end: int, **other: object) -> Unit:
     span = {"path": name, "relative": name, "source": "web", "kind": "warc", "compression": "gzip"}
-    return Unit(index, end, {"spans": [{**span, "split": True, "start": 0, "end": end, **other}]})
+    return Unit(index, end, {"spans": [{**span, "split": True, "start": 0, "end": end} | other]})
 
 
 def crawl_of(files: int, size: int = 1_000_000) -> list[Unit]:
@@ -80,6 +81,17 @@ def test_of_parquet_a_place_is_a_row_group(tmp_path: Path) -> None:
     found = sorted((place.span.start, place.span.end) for place in places)
     assert found == [(0, 250), (250, 500), (500, 750), (750, 1000)]
     assert {place.share for place in places} == {0.1}
+
+
+def test_requests_are_counted_from_the_layout() -> None:
+    """Two files of 20 MB in two ranges each: 2 reads of 8 MiB a range and one look at the beginning; 2 looks for each of the six."""
+    halves = [(0, 10_000_000), (10_000_000, 20_000_000)]
+    units = [
+        unit(i, f"{i // 2}.warc.gz", halves[i % 2][1], start=halves[i % 2][0], remote={"x": 1})
+        for i in range(4)
+    ]
+    assert requests(units, []) == Requests(input_lists=1, input_looks=12, input_gets=10, out_puts=0)
+    assert requests(crawl_of(3), []) == Requests(0, 0, 0, 0)
 
 
 def test_units_of_a_sample_differ_in_size() -> None:

@@ -18,6 +18,7 @@ from corpusmill.jobs.cost.fit import Interval, total
 from corpusmill.jobs.cost.forecast import Forecast, Forecaster, Kept, StageForecast
 from corpusmill.jobs.cost.places import strata_of
 from corpusmill.jobs.cost.projection import Projected, Shuffle
+from corpusmill.jobs.cost.requests import Requests, requests
 from corpusmill.jobs.cost.sample import run_sample
 from corpusmill.jobs.run import cores
 from corpusmill.pipeline.chain import compile_recipe
@@ -32,8 +33,8 @@ DRIVER_BYTES = 150 << 20
 DRIVER_BYTES_A_PARTITION = 3_700
 """What a driver holds: its libraries, and results of all stages a partition (profiled over the stages of `fineweb`, 1,000 partitions)."""
 
-PARTITION_FACTOR = 4.0
-"""A worker in extract holds its partition's documents and their copy for Parquet: bytes a byte of text, see docs/estimate.md."""
+PARTITION_FACTOR = 4.2
+"""Memory of a worker in extract for a byte of its partition's documents as stored: 151 MB more for 36 MB more (135 MB of text)."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Estimate:
     peak_driver_bytes: int
     final_bytes: dict[str, Interval]
     peak_temporary_bytes: float
+    requests: Requests
     notes: list[str]
     price_per_core_hour: float | None = None
 
@@ -154,6 +156,7 @@ def _estimate(
         peak_driver_bytes=DRIVER_BYTES + DRIVER_BYTES_A_PARTITION * len(units),
         final_bytes=_final(stages),
         peak_temporary_bytes=temporary_peak(stages),
+        requests=requests(units, stages),
         notes=forecast.notes,
         price_per_core_hour=price,
     )

@@ -278,7 +278,7 @@ class Forecaster:
     def _projected_documents(self, units: Sequence[Unit], size: Interval) -> dict[int, Result]:
         """Rows and bytes of every partition of the real run, by what its stratum holds."""
         dense = {
-            (s.source, s.kind, s.compression, s.split): (
+            (s.source, s.kind, s.compression, s.split, s.sample): (
                 self.documents[i].expected / max(s.extent, 1),
                 s.extent,
             )
@@ -287,7 +287,8 @@ class Forecaster:
         rows: dict[int, float] = {}
         for unit in units:
             for span in unit.fields["spans"]:
-                key = (span["source"], span["kind"], span["compression"], span["split"])
+                taken = span["sample"] if (span["sample"] or 1.0) < 1 else None
+                key = (span["source"], span["kind"], span["compression"], span["split"], taken)
                 rows[unit.index] = rows.get(unit.index, 0.0) + dense.get(key, (0.0, 0))[0] * (
                     span["end"] - span["start"]
                 )

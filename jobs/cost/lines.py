@@ -120,6 +120,12 @@ def _disk_lines(made: Estimate) -> list[str]:
     lines.append(
         f"memory: {size_text(made.peak_worker_bytes)} a worker, {size_text(made.peak_driver_bytes)} the driver"
     )
+    asked = made.requests
+    if asked.input_gets:
+        lines.append(
+            f"requests to the inputs' store: {asked.input_lists:,} LIST, {asked.input_looks:,} HEAD, {asked.input_gets:,} GET"
+        )
+    lines.append(f"objects put, where OUT lies on a store: {asked.out_puts:,}")
     return lines
 
 

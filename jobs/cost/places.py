@@ -44,6 +44,7 @@ class Stratum:
     weight: int
     seed: int
     text_key: str
+    sample: float | None = None  # share of the documents that the recipe takes
 
     @property
     def extent(self) -> int:
@@ -60,12 +61,13 @@ class Stratum:
 
 def strata_of(units: Sequence[Unit], seed: int, text_key: str) -> list[Stratum]:
     """The strata of a run's units of extract, those that cannot be read left out."""
-    found: dict[tuple[str, str, str, bool], list[tuple[Span, int]]] = {}
+    found: dict[tuple[str, str, str, bool, float], list[tuple[Span, int]]] = {}
     for unit in units:
         for value in unit.fields["spans"]:
             span = Span(**value)
             if span.kind in READABLE and span.kind != "empty" and span.end > span.start:
-                key = (span.source, span.kind, span.compression or "", span.split)
+                share = 1.0 if span.sample is None else span.sample
+                key = (span.source, span.kind, span.compression or "", span.split, share)
                 found.setdefault(key, []).append((span, unit.weight))
     return [
         Stratum(
@@ -77,8 +79,9 @@ def strata_of(units: Sequence[Unit], seed: int, text_key: str) -> list[Stratum]:
             sum(weight for _, weight in members),
             xxhash.xxh3_64_intdigest(f"{source}/{kind}/{compression}/{split}".encode(), seed),
             text_key,
+            share if share < 1 else None,
         )
-        for (source, kind, compression, split), members in sorted(found.items())
+        for (source, kind, compression, split, share), members in sorted(found.items())
     ]
 
 
@@ -123,7 +126,7 @@ def _share(span: Span, documents: float, density: float) -> Place:
 
 def _row_group(span: Span, offset: int, text_key: str) -> tuple[int, int]:
     """(first row, end row) of the row group that holds row `offset` of the span."""
-    starts = parquet.groups(span.path, text_key).starts
+    starts = parquet.groups(span.address, text_key).starts
     at = bisect.bisect_right(starts, span.start + offset) - 1
     return starts[at], starts[at + 1]
 

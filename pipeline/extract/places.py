@@ -6,7 +6,7 @@ and a share of its documents, by keyed hash. A unit is some places of one stratu
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -38,7 +38,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ExtractPlaces(SetOperation):
-    """Places -> documents. `extra` of a result: `stratum`, `extent` (bytes or rows of the records read), `seen` (all documents there)."""
+    """Places -> documents. `extra` of a result: `stratum`, `extent` (bytes or rows of the records read), `seen` (documents that a run would take there)."""
 
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
     area: ClassVar[Area] = "text"
@@ -62,22 +62,24 @@ class ExtractPlaces(SetOperation):
         ]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
-        total, extent = Tally(), 0
+        total, extent, seen = Tally(), 0, 0.0
         pieces: list[pa.Table] = []
         for value in unit.fields["places"]:
-            span, share = Span(**value["span"]), value["share"]
+            span = Span(**value["span"])
+            of_input = 1.0 if span.sample is None else span.sample
+            share = value["share"] * of_input
             reader = ExtractDocuments(self.page, self.keys, sample=share if share < 1 else None)
-            found, tally = reader._read(span, io, None)
+            found, tally = reader._read(replace(span, sample=None), io, None)
             pieces += found
             total.add(tally)
-            extent += _covered(span, tally)
+            extent += _covered(tally)
+            seen += of_input * (tally.counts["rows"] + tally.counts["sampled_out"])
         io.write_documents(unit.index, pa.concat_tables([DOCUMENTS.empty_table(), *pieces]))
-        seen = total.counts["rows"] + total.counts["sampled_out"]
         extra = {"stratum": unit.fields["stratum"], "extent": extent, "seen": seen}
         return io.result(total.counts["rows"], total.counts, extra)
 
 
-def _covered(span: Span, tally: Tally) -> int:
+def _covered(tally: Tally) -> int:
     """From the start of the first record to the end of the last: a range's own borders lie inside records."""
     if tally.first is None or tally.next is None:
         return 0
