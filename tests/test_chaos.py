@@ -1,10 +1,12 @@
-"""Six rounds of the chaos suite (`make chaos` plays more): broken on purpose, then the same command, then every byte compared."""
+"""Six rounds of the chaos suite (`make chaos` plays all kinds): broken on purpose, then the same command, then every byte compared."""
 
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from chaos.ground import Ground
+from chaos.__main__ import shared_out
+from chaos.ground import Ground, make_ground
+from chaos.nodes import ray_kind_of
 from chaos.rounds import KINDS, kind_of, play
 
 FIXED = ("several of these", "guard killed", "two drivers", "disk full", "files cut", "bits flipped")
@@ -22,6 +24,27 @@ def test_a_round_ends_with_the_bytes_of_an_undisturbed_run(number: int, ground: 
     outcome = play(ground, 7, number, FIXED[number])
     assert not outcome.problems, "\n".join([*outcome.broken, *outcome.problems])
     assert outcome.broken
+
+
+@pytest.fixture(scope="module")
+def with_hostile_pages(tmp_path_factory: pytest.TempPathFactory, language_model: Path) -> Ground:
+    made = make_ground(tmp_path_factory.mktemp("chaos") / "ground")
+    assert made.learn() == []
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in FIXED])
+def test_a_round_of_any_other_kind_does_so_too(kind: str, with_hostile_pages: Ground) -> None:
+    outcome = play(with_hostile_pages, 7, 100, kind)
+    assert not outcome.problems, "\n".join([*outcome.broken, *outcome.problems])
+    assert outcome.broken
+
+
+def test_fifty_rounds_are_forty_of_every_local_kind_and_ten_on_ray_of_which_four_lose_a_node() -> None:
+    assert shared_out(50, None) == (40, 10) and shared_out(50, 3) == (47, 3)
+    assert {kind_of(1, n) for n in range(40)} == set(KINDS)
+    assert Counter(map(ray_kind_of, range(10)))["Ray node killed"] == 4
 
 
 def test_rounds_are_a_function_of_seed_and_number_and_take_every_kind_in_turn() -> None:

@@ -59,8 +59,7 @@ def main() -> int:
 
 def played(ground: Ground, options: argparse.Namespace) -> Iterator[Outcome]:
     """The rounds that were asked for: local ones, then those on Ray."""
-    on_ray = round(ON_RAY * options.rounds) if options.ray is None else min(options.ray, options.rounds)
-    local, rays = range(options.rounds - on_ray), range(on_ray)
+    local, rays = map(range, shared_out(options.rounds, options.ray))
     if options.only is not None or options.only_ray is not None:
         local = range(options.only, options.only + 1) if options.only is not None else range(0)
         rays = range(options.only_ray, options.only_ray + 1) if options.only_ray is not None else range(0)
@@ -72,6 +71,12 @@ def played(ground: Ground, options: argparse.Namespace) -> Iterator[Outcome]:
 
         for outcome in play_on_ray(ground, options.seed, rays):
             yield told(outcome, f"--seed {options.seed} --only-ray {outcome.number}")
+
+
+def shared_out(rounds: int, ray: int | None) -> tuple[int, int]:
+    """How many rounds are played with local workers, and how many on Ray."""
+    on_ray = round(ON_RAY * rounds) if ray is None else min(ray, rounds)
+    return rounds - on_ray, on_ray
 
 
 def parser() -> argparse.ArgumentParser:

@@ -60,6 +60,10 @@ KINDS: dict[str, Callable[[Trial], None]] = {
 """In turn, so that 4 of 10 rounds lose a node."""
 
 
+def ray_kind_of(number: int) -> str:
+    return list(KINDS)[number % len(KINDS)]
+
+
 def play_on_ray(ground: Ground, seed: int, numbers: Iterable[int]) -> Iterator[Outcome]:
     """A head for all rounds, a second cluster for each that loses a node."""
     folder = ground.folder / "ray"
@@ -67,4 +71,4 @@ def play_on_ray(ground: Ground, seed: int, numbers: Iterable[int]) -> Iterator[O
     with ray_head(folder) as environment:
         one = partial(play, ground, seed, environment=environment, kinds=KINDS)
         for number in numbers:
-            yield one(number, list(KINDS)[number % len(KINDS)])
+            yield one(number, ray_kind_of(number))
