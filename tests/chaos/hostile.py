@@ -6,6 +6,7 @@ The pages carry marks; in ordinary rounds they are pages like any other. With ho
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 HOOK = Path(__file__).parent / "hook"
 
 MARKS = {
-    "extract segfault": "crash",
-    "extract spin": "cpu_limit",
-    "extract eat": "memory",
+    f"{where} {what}": reason
+    for where in ("extract", "measures")
+    for what, reason in {"segfault": "crash:SIGSEGV", "spin": "cpu_limit", "eat": "memory"}.items()
 }
-"""Mark -> what its page has to fail by."""
+"""Mark -> what its page has to fail by, in the stage that the mark names."""
+
+MOST_BYTES = 6 << 30
+"""Address space of a process of these runs: on a machine of its own, one that eats memory ends where there is none left."""
 
 NOUNS = "river mill harbour library garden window teacher winter village market bridge letter station island".split()
 KINDS = "old quiet narrow painted distant early broken famous green empty".split()
@@ -64,11 +68,16 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
+def bounded() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, hard))
+
+
 def reference(ground: Ground) -> tuple[Mapping[str, str], list[str]]:
     """Hashes of a run by one worker in which the marks come true, made once; and what is wrong with its rows."""
     if not ground.hostile:
         out = ground.folder / "undisturbed-hostile"
-        run = ground.start(out, environment=environment(), workers=1)
+        run = ground.start(out, bounded, environment(), workers=1)
         problems = [] if run.end() == 0 else [f"the run with hostile pages ended badly:\n{run.words()}"]
         problems = problems or misjudged(ground.reference, out)
         ground.hostile, ground.hostile_problems = ground.hashes(out), problems
@@ -80,13 +89,14 @@ def misjudged(plain: Path, hostile: Path) -> list[str]:
     from corpusmill.pipeline.run import Run
 
     def rows(out: Path) -> dict[str, tuple[object, ...]]:
-        table = Run(out).table(["url", "text", "failed"], kept=False)
-        return {row["url"]: (row["text"], row["failed"]) for row in table.to_pylist()}
+        table = Run(out).table(["url", "text", "failed", "stage", "reason"], kept=False)
+        return {row["url"]: tuple(row.values())[1:] for row in table.to_pylist()}
 
     wanted, found = rows(plain), rows(hostile)
+    print({u:v[1:] for u,v in found.items() if "hostile" in u})
     for mark, reason in MARKS.items():
         url = f"https://hostile.example/{mark.replace(' ', '-')}"
-        if not wanted[url][0] or wanted[url][1]:
+        if not wanted[url][0] or any(wanted[url][1:]):
             return [f"{url} is no ordinary page without the hook: {wanted[url]}"]
         wanted[url] = (None, reason)
     return [
@@ -100,7 +110,7 @@ def documents(trial: Trial) -> None:
     trial.wanted, problems = reference(trial.ground)
     trial.problems += problems
     trial.note("pages that " + ", ".join(MARKS))
-    run = trial.start()
+    run = trial.start(bounded)
     what = trial.dice.choice(["", "driver", "busy"])
     if what:
         when = moment(trial.ground, trial.dice)

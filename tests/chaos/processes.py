@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 300
-"""A run that takes longer than this has hung; an undisturbed one takes seconds."""
+PATIENCE_S = 900
+"""A run that takes longer than this has hung; an undisturbed one takes seconds, ten times as many on a machine with ten times the work."""
 
 
 class Running:

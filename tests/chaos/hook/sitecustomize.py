@@ -41,7 +41,10 @@ def hook_page(module) -> None:  # type: ignore[no-untyped-def]
 
 
 def hook_measures(module) -> None:  # type: ignore[no-untyped-def]
+    from corpusmill.pipeline.engine.stage import Backstop
+
     real = module.TextMeasures.measure
+    module.TextMeasures.backstop = Backstop(cpu_s=2.0, memory_bytes=1 << 30)  # not a minute for each try
 
     def measure(self, rows):  # type: ignore[no-untyped-def]
         for text in rows["text"].to_pylist():
