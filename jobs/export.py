@@ -31,9 +31,9 @@ class Export(SetOperation):
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         (part,) = unit.parts
-        table = partition_table(Run(self.out), part, self.columns, self.which)
+        assert isinstance(io, Files)
+        table = partition_table(Run(self.out), part, self.columns, self.which, io.task.hashes)
         if self.format == "parquet":
-            assert isinstance(io, Files)
             io.write_parquet(part_name(part), table, ROW_GROUP, with_text=True)
         else:
             io.write_bytes(f"part-{part:05d}.jsonl.zst", to_jsonl_zst(table), table.num_rows)
@@ -70,8 +70,12 @@ def export(out: Where, to: Where, columns: list[str], which: str, format: str, w
     run = Run(out)
     if not run.state.complete:
         raise RecipeError(f"{out} is not finished: run the same command again before exporting")
+    known = run.recorded(columns).of
     for part in run.partitions()[:1]:
-        partition_table(run, part, columns, which)  # a wrong column is an error before anything is written
+        hashes = known([Unit(part, 0, parts=(part,))])
+        partition_table(
+            run, part, columns, which, hashes
+        )  # a wrong column is an error before anything is written
     operation = Export(str(out), tuple(columns), which, format)  # type: ignore[arg-type]
     stage = Stage("export", operation)
     own = own_ingredients(stage, run.state.seed)
@@ -95,7 +99,10 @@ def export(out: Where, to: Where, columns: list[str], which: str, format: str, w
         begun.put(b"")
         units = [Unit(part, 1_000_000, parts=(part,)) for part in run.partitions() if part not in done]
         with Stop() as stop, LocalRunner(workers or cores()) as runner:
-            tasks = [task_of(stage, to, {"export": ""}, run.state.seed, [unit]) for unit in units]
+            tasks = [
+                task_of(stage, to, {"export": ""}, run.state.seed, [unit], hashes=known([unit]))
+                for unit in units
+            ]
             for finished in runner.run(tasks, stop):
                 done.update({result.unit: result for result in finished.results})
         to.sweep()

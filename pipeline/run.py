@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from corpusmill.pipeline.documents import DOCUMENTS
 from corpusmill.pipeline.engine.failures import Failure, failed_rows, failures_of
 from corpusmill.pipeline.engine.files import Files, Task, part_name
+from corpusmill.pipeline.engine.layout import Hashes
 from corpusmill.pipeline.engine.manifest import Manifest, read_manifest
 from corpusmill.pipeline.engine.place import Where, place_of
 from corpusmill.pipeline.engine.stage import Unit
@@ -91,8 +92,15 @@ class Run:
     def partitions(self) -> list[int]:
         return sorted(self.manifest("documents").results)
 
-    def files(self) -> Files:
-        """A reader of the text after all edits, with the last ledger."""
+    def recorded(self, columns: Sequence[str]) -> Hashes:
+        """The hashes of the files that these columns are read from, by their manifests."""
+        named = {self.sources[name][0] for name in columns if name in self.sources}
+        ledgers = [stage.name for stage in self.stages("ledger")][-1:]
+        read = sorted({"documents", *ledgers, *named, *(stage.name for stage in self.stages("edit"))})
+        return Hashes({name: self.manifest(name) for name in read})
+
+    def files(self, hashes: dict[str, dict[str, str]] | None = None) -> Files:
+        """A reader of the text after all edits, with the last ledger; files with `hashes` are checked against them."""
         edits = tuple(stage.name for stage in reversed(self.stages("edit")))
         ledgers = self.stages("ledger")
         task = Task(
@@ -104,27 +112,40 @@ class Run:
             seed=self.state.seed,
             text=edits,
             ledger=ledgers[-1].name if ledgers else None,
+            hashes=hashes or {},
         )
         return Files(task, Unit(0, 0))
 
     def tables(self, columns: Sequence[str] | None = None, which: str = "kept") -> Iterator[pa.Table]:
         """A table a partition. `columns`: document columns (text with all edits applied), measures, or `state`, `stage`, `reason`
         of the ledger, `kept_id`, `score`, `cluster`, `cluster_size` of a dedup verdict. `which`: kept, dropped or all."""
+        columns = columns or ["id", "url", "source", "text"]
+        recorded = self.recorded(columns)
         for part in self.partitions():
-            yield partition_table(self, part, columns or ["id", "url", "source", "text"], which)
+            hashes = recorded.of([Unit(part, 0, parts=(part,))])
+            yield partition_table(self, part, columns, which, hashes)
 
     def table(self, columns: Sequence[str] | None = None, kept: bool = True) -> pa.Table:
         """All partitions as one table, in order; for what fits in memory."""
         return pa.concat_tables(list(self.tables(columns, "kept" if kept else "all")))
 
 
-def partition_table(run: Run, part: int, columns: Sequence[str], which: str) -> pa.Table:
-    """The asked columns of one partition, only rows that are kept, dropped (or failed), or all."""
+def partition_table(
+    run: Run,
+    part: int,
+    columns: Sequence[str],
+    which: str,
+    hashes: dict[str, dict[str, str]] | None = None,
+) -> pa.Table:
+    """The asked columns of one partition, only rows that are kept, dropped (or failed), or all.
+
+    DamagedError for a file whose bytes are not those that `hashes` (by stage and name) say.
+    """
     import numpy as np
 
     if which not in ("kept", "dropped", "all"):
         raise RecipeError(f"which rows: {which!r} is none of kept, dropped, all")
-    files = run.files()
+    files = run.files(hashes)
     sources = run.sources
     unknown = [name for name in columns if name not in DOCUMENTS.names and name not in sources]
     if unknown:

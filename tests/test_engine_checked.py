@@ -18,6 +18,7 @@ from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
 from corpusmill.pipeline.engine.checked import check
 from corpusmill.pipeline.engine.store import hash_file
 from corpusmill.pipeline.errors import DamagedError
+from corpusmill.pipeline.run import Run
 
 BATCHES = [
     pa.record_batch(
@@ -120,3 +121,14 @@ def test_a_slice_of_a_shuffle_that_changed_is_scattered_again(
     done = corpusmill("run", recipe, "--out", out, *inputs(crawl))
     assert f"{path}: its bytes were not" in done.stderr
     assert hashes(out) == hashes(undisturbed)
+
+
+def test_a_run_with_a_damaged_file_is_neither_read_nor_exported(undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    path = next(out.glob("text/redact/*/part-00000.parquet"))
+    flip(path, 8 * (path.stat().st_size // 3))
+    with pytest.raises(DamagedError, match=path.name):
+        Run(out).table(["text"])
+    done = corpusmill("export", out, "--to", tmp_path / "to", "--workers", "1", expect=1)
+    assert f"{path}: its bytes are not those that were written" in done.stderr

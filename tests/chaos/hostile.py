@@ -93,7 +93,7 @@ def misjudged(plain: Path, hostile: Path) -> list[str]:
         return {row["url"]: tuple(row.values())[1:] for row in table.to_pylist()}
 
     wanted, found = rows(plain), rows(hostile)
-    print({u:v[1:] for u,v in found.items() if "hostile" in u})
+    print({u: v[1:] for u, v in found.items() if "hostile" in u})
     for mark, reason in MARKS.items():
         url = f"https://hostile.example/{mark.replace(' ', '-')}"
         if not wanted[url][0] or any(wanted[url][1:]):
