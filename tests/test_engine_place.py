@@ -179,18 +179,23 @@ def test_an_interrupt_in_a_put_publishes_all_or_nothing(bucket: Bucket) -> None:
     code = (
         "import os, signal, sys, threading, time\n"
         "from corpusmill.pipeline.engine.place import place_of\n"
-        "place = place_of(sys.argv[1]); data = bytes(3 << 20); place.put(b'')\n"
+        "place = place_of(sys.argv[1]); data = bytes(3 << 20); inside, cut = False, 0\n"
+        "def interrupted(*_):\n"
+        "    global inside\n"
+        "    if inside: inside = False; raise KeyboardInterrupt\n"
         "def interrupt():\n"
         "    for wait in range(60): time.sleep(0.003 * (wait % 7)); os.kill(os.getpid(), signal.SIGINT)\n"
-        "threading.Thread(target=interrupt, daemon=True).start()\n"
-        "done = 0\n"
-        "for number in range(200):\n"
-        "    try: (place / str(number)).put(data)\n"
-        "    except KeyboardInterrupt: done += 1\n"
-        "    if done >= 30: break\n"
+        "signal.signal(signal.SIGINT, interrupted)\n"
+        "thread = threading.Thread(target=interrupt); thread.start(); number = 0\n"
+        "while thread.is_alive():\n"
+        "    number += 1\n"
+        "    try: inside = True; (place / str(number)).put(data)\n"
+        "    except KeyboardInterrupt: cut += 1\n"
+        "    inside = False\n"
+        "place.put(data); assert cut > 5\n"
     )
-    subprocess.run([sys.executable, "-c", code, bucket.url("out")], stderr=subprocess.DEVNULL, timeout=300)
-    sizes = {len(data) for name, data in bucket.objects("out").items() if name}
+    subprocess.run([sys.executable, "-c", code, bucket.url("out")], check=True, timeout=300)
+    sizes = {len(data) for data in bucket.objects("out").values()}
     assert sizes == {3 << 20}
 
 

@@ -32,7 +32,7 @@ class ArrowFile:
         self._damaged = damaged
         try:
             self._reader = pa.ipc.open_file(source)
-        except (OSError, ValueError):
+        except (OSError, ValueError, pa.ArrowException):
             raise damaged() from None
         self.schema: pa.Schema = self._reader.schema
         self.num_record_batches: int = self._reader.num_record_batches
@@ -42,7 +42,7 @@ class ArrowFile:
         try:
             found = self._reader.get_batch_with_custom_metadata(place)
             known = (found.custom_metadata or {}).get(HASH)
-        except (OSError, ValueError):
+        except (OSError, ValueError, pa.ArrowException):
             raise self._damaged() from None
         if known != _digest(found.batch, place, self.schema):
             raise self._damaged()

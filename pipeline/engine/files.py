@@ -79,6 +79,7 @@ class Files:
         self.known: Mapping[str, str] = task.known.get(str(unit.index), {})
         self.root = place_of(task.root)
         self._rows: dict[int, int] = {}  # of documents partitions: asked for with every layer
+        self._part, self._open = -1, dict[str, Any]()
         self._written: list[FileRecord] = []
 
     def folder(self, stage: str) -> Place:
@@ -89,7 +90,14 @@ class Files:
         return checked(self.folder(stage) / name, stage, name, self.task.hashes.get(stage, {}).get(name))
 
     def part(self, stage: str, part: int) -> Path | pa.NativeFile:
-        return self.existing(stage, part_name(part))
+        """The file of a partition; on a store it stays open while the unit reads of this partition, since each opening is a request."""
+        if self.root.local:
+            return self.existing(stage, part_name(part))
+        if part != self._part:
+            self._part, self._open = part, {}
+        if stage not in self._open:
+            self._open[stage] = self.existing(stage, part_name(part))
+        return self._open[stage]
 
     def row_count(self, part: int) -> int:
         if part not in self._rows:
