@@ -23,12 +23,13 @@ define install
 	@touch $@
 endef
 
-.PHONY: help setup model demo demo-ray test chaos lint types check clean
+.PHONY: help setup model demo demo-ray test equal chaos lint types check clean
 
 help:
 	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
 	@echo "make demo-ray   the same as a job of a Ray started for it, its files compared with those of a local run (two minutes)"
 	@echo "make test    set up, run the tests"
+	@echo "make equal   a recipe run locally, on Ray, as a job and through the death of a node: a table of hashes (some minutes)"
 	@echo "make chaos   kill and damage runs on purpose; ROUNDS=20 SEED=1, a fifth of the rounds on Ray (RAY_ROUNDS=N: so many)"
 	@echo "make check   lint, types and tests;  make clean removes the environment and all outputs"
 
@@ -68,6 +69,10 @@ demo-ray: model
 test: $(VENV)/.test $(VENV)/.torch
 	@$(BIN)/corpusmill model get lid.176 || echo "the language model cannot be had here: its tests will be skipped"
 	@$(BIN)/python -m pytest -q -m "not slow" $(TESTS)
+
+# One recipe by 1 and 2 local workers, on Ray, as a job, and on two nodes of which one is killed: the sha256 of each.
+equal: model $(VENV)/.test
+	@$(BIN)/python -m pytest -q -s -m slow tests/test_equality.py
 
 # Runs that are killed, stopped and damaged on purpose: the same command has to finish with the bytes of an undisturbed one.
 chaos: $(VENV)/.test

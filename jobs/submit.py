@@ -8,7 +8,6 @@ Nothing durable is in the job: submitted again after its driver died, the run go
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -18,7 +17,6 @@ import shutil
 import ssl
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -27,14 +25,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from corpusmill import __version__
+from corpusmill.jobs.following import follow, next_steps, outcome
 from corpusmill.pipeline.errors import RecipeError, RunError
-from corpusmill.pipeline.remote import scheme_of, surroundings
+from corpusmill.pipeline.remote import redacted, scheme_of, surroundings
 
 ANSWER_S = 10.0
 """How long a cluster's dashboard may take to say its version: Ray's own client waits for ever."""
-
-LOST_TRIES = 5
-"""Times in a row that following may fail, 2 s apart, before we say so: a dashboard that restarts takes a few seconds."""
 
 CHECK = """
 import sys
@@ -77,6 +73,7 @@ def command_submit(options: argparse.Namespace) -> int:
     address = checked_address(options.address)
     need_token()
     need_answer(address)
+    need_no_secrets(options)
     with tempfile.TemporaryDirectory(prefix="corpusmill-submit-") as folder:
         environment = runtime_environment(options, Path(folder))
         with errors_said(address):
@@ -97,6 +94,17 @@ def command_submit(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"corpusmill: the job goes on without us; {next_steps(address, job)}", file=sys.stderr)
         return 130
+
+
+def need_no_secrets(options: argparse.Namespace) -> None:
+    """What becomes the job's command and its metadata is shown by the dashboard to whoever may look: no password of an address, no signed query,
+    no value of a secret of this environment, is let through. Nothing of this environment itself travels."""
+    for text in (*run_options(options), options.recipe, options.python or "", *surroundings().values()):
+        if redacted(text) != text:
+            raise RecipeError(
+                f"{redacted(text)}: this would be shown in the cluster's dashboard; "
+                "name the address without credentials, and give them to the nodes (roles, their environment, ~/.aws)"
+            )
 
 
 def checked_address(address: str) -> str:
@@ -252,60 +260,3 @@ def run_options(options: argparse.Namespace) -> list[str]:
     for text in options.resources:
         words += ["--resources", text]
     return [*words, "--update"] if options.update else words
-
-
-def follow(client: Any, address: str, job: str) -> Any:
-    """Print what the job prints until it ends; a connection that breaks is made again. Returns Ray's details of the job."""
-    from aiohttp import ClientError
-
-    shown, lost = [0], 0
-    while True:
-        try:
-            asyncio.run(_print_from(client, job, shown))
-            details = client.get_job_info(job)
-            lost = 0
-        except (OSError, RuntimeError, ClientError) as error:
-            lost += 1
-            if lost == LOST_TRIES:
-                raise RunError(
-                    f"{address} no longer answers ({type(error).__name__}); if it lives, the job goes on there; "
-                    f"{next_steps(address, job)}"
-                ) from None
-            time.sleep(2)
-            continue
-        if details.status.is_terminal():
-            return details
-        time.sleep(1)
-
-
-async def _print_from(client: Any, job: str, shown: list[int]) -> None:
-    """Ray tells the log from its beginning each time: `shown` counts the characters that were printed already."""
-    seen = 0
-    async for text in client.tail_job_logs(job):
-        fresh = text[max(0, shown[0] - seen) :]
-        seen += len(text)
-        if fresh:
-            shown[0] = seen
-            print(fresh, end="", flush=True)
-
-
-def outcome(details: Any, address: str, job: str) -> int:
-    """The run's own exit code where it has one."""
-    status = str(getattr(details.status, "value", details.status))
-    if status == "SUCCEEDED":
-        return 0
-    code = getattr(details, "driver_exit_code", None)
-    why = " ".join(str(details.message or "").split())[:300]
-    ended = "was stopped" if status == "STOPPED" else "failed"
-    print(
-        f"corpusmill: job {job} {ended}{f': {why}' if why and code not in (1, 2) else ''}; the same command goes on from here",
-        file=sys.stderr,
-    )
-    return 2 if code == 2 else 1
-
-
-def next_steps(address: str, job: str) -> str:
-    return (
-        f"follow it: ray job logs --address {address} --follow {job}; how it stands: ray job status --address {address} {job}; "
-        f"stop it: ray job stop --address {address} {job}"
-    )

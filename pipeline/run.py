@@ -129,6 +129,12 @@ class Run:
         """All partitions as one table, in order; for what fits in memory."""
         return pa.concat_tables(list(self.tables(columns, "kept" if kept else "all")))
 
+    def to_ray_dataset(self, columns: Sequence[str] | None = None, kept: bool = True) -> Any:
+        """The same rows as a lazy `ray.data.Dataset`, a block a partition, read by the workers of the Ray that this process is connected to."""
+        from corpusmill.pipeline.engine.ray_dataset import dataset
+
+        return dataset(self, columns, kept)
+
 
 def partition_table(
     run: Run,

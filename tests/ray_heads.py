@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import signal
@@ -15,15 +16,19 @@ from pathlib import Path
 from typing import Any
 
 TWO_NODES = """
-import sys
+import json, sys
 from ray.cluster_utils import Cluster
+second = json.loads(sys.argv[1])
 nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-second = nodes.add_node(num_cpus=1)
+other = nodes.add_node(num_cpus=1, **second)
 print(nodes.address, flush=True)
-sys.stdin.readline()
-nodes.remove_node(second, allow_graceful=False)
-print("gone", flush=True)
-sys.stdin.readline()
+for line in sys.stdin:
+    if line.strip() == "give":
+        other = nodes.add_node(num_cpus=1, **second)
+        print("here", flush=True)
+    else:
+        nodes.remove_node(other, allow_graceful=False)
+        print("gone", flush=True)
 nodes.shutdown()
 """
 
@@ -47,24 +52,37 @@ def ray_head(folder: Path) -> Iterator[dict[str, str]]:
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     for _ in range(3):  # a node has a fixed 30 s to come up, too little on a busy machine
-        port = free_port()
-        head = subprocess.Popen(head_command(port, f"/tmp/cm{port}"), env=environment, start_new_session=True)
-        if answers(port, head, 120):
+        port, metrics = free_port(), free_port()
+        log = folder / f"head-{port}.log"
+        with log.open("wb") as said:
+            head = subprocess.Popen(
+                [*head_command(port, f"/tmp/cm{port}"), f"--metrics-export-port={metrics}"],
+                env={**environment, "RAY_metrics_report_interval_ms": "1000"},
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+        if answers(log, head, 120):
             break
         end(head)
     else:
         raise RuntimeError("a Ray head did not start in three attempts")
     try:
-        yield {**environment, "CLUSTER": f"127.0.0.1:{port}"}
+        yield {
+            **environment,
+            "CLUSTER": f"127.0.0.1:{port}",
+            "METRICS": f"http://127.0.0.1:{metrics}/metrics",
+            "RAY_metrics_report_interval_ms": "1000",
+        }
     finally:
         end(head)
 
 
 @contextlib.contextmanager
-def two_nodes(environment: Mapping[str, str]) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A cluster of two nodes: (address, process); a line to its stdin takes the second node away, and `gone` comes back."""
+def two_nodes(environment: Mapping[str, str], **second: Any) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A cluster of two nodes: (address, process). `second`: `resources` and `env_vars` of the second one, which can go and come."""
     nodes = subprocess.Popen(
-        [sys.executable, "-c", TWO_NODES],
+        [sys.executable, "-c", TWO_NODES, json.dumps(second)],
         env=dict(environment),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -84,9 +102,18 @@ def two_nodes(environment: Mapping[str, str]) -> Iterator[tuple[str, subprocess.
 
 def take_node(nodes: subprocess.Popen[str]) -> None:
     """Kill the second node and wait until it is gone."""
+    _tell(nodes, "take", "gone")
+
+
+def give_node(nodes: subprocess.Popen[str]) -> None:
+    """Start the second node again."""
+    _tell(nodes, "give", "here")
+
+
+def _tell(nodes: subprocess.Popen[str], word: str, answer: str) -> None:
     assert nodes.stdin is not None and nodes.stdout is not None
-    print(file=nodes.stdin, flush=True)
-    assert any(line.strip() == "gone" for line in nodes.stdout)
+    print(word, file=nodes.stdin, flush=True)
+    assert any(line.strip() == answer for line in nodes.stdout)
 
 
 def head_command(port: int, folder: str) -> list[str]:
@@ -96,13 +123,12 @@ def head_command(port: int, folder: str) -> list[str]:
     return [ray, "start", "--head", *place, *options]
 
 
-def answers(port: int, head: subprocess.Popen[bytes], seconds: float) -> bool:
+def answers(log: Path, head: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether it says that it is up: its port is open long before its node is, which on a busy machine may never be."""
     deadline = time.monotonic() + seconds
     while head.poll() is None and time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                time.sleep(5)
-                return head.poll() is None
+        if "Ray runtime started" in log.read_text(errors="replace"):
+            return True
         time.sleep(0.5)
     return False
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,14 +64,57 @@ def drivers(out: Path) -> list[int]:
     return found
 
 
+PLANTED = {"AWS_SECRET_ACCESS_KEY": "planted/secret+key0123456789", "HF_TOKEN": "hf_plantedTokenAbCdEf"}
+
+
 @pytest.mark.ray
-def test_a_job_ends_with_the_bytes_of_a_local_run(
+def test_a_job_ends_with_the_bytes_of_a_local_run_and_knows_no_secret_of_who_submitted_it(
     undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path, cluster: Head
 ) -> None:
     """The recipe is a file of the caller, OUT is relative to the folder of the call."""
-    said, errors = ended(submitted(cluster, recipe, "--out", "out", *inputs(crawl), folder=tmp_path), 0)
+    job = submitted(
+        *(cluster, recipe, "--out", "out", *inputs(crawl)),
+        folder=tmp_path,
+        environment={**cluster.environment, **PLANTED},
+    )
+    until(lambda: drivers(tmp_path / "out"))
+    (driver, *_) = drivers(tmp_path / "out")
+    theirs = Path(f"/proc/{driver}/environ").read_bytes().decode(errors="replace")
+    said, errors = ended(job, 0)
     assert "extract: " in said and "submitted as raysubmit_" in errors
     assert hashes(tmp_path / "out") == hashes(undisturbed)
+    token = Path(cluster.environment["RAY_AUTH_TOKEN_PATH"]).read_text()
+    asked = urllib.request.Request(
+        f"{cluster.address}/api/jobs/", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        shown = answer.read().decode()
+    assert str(tmp_path / "out") in shown  # the job is in this list, with its command and metadata
+    for value in PLANTED.values():
+        assert value not in theirs + said + errors + shown
+        for path in (path for path in tmp_path.rglob("*") if path.is_file()):
+            assert value.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--input", "web=https://me:planted-password@host/a.warc.gz"),
+        ("--input", "https://host/a.warc.gz?X-Amz-Signature=planted-password"),
+        ("--out", "s3://bucket/planted-password"),
+    ],
+)
+def test_an_argument_with_a_secret_is_refused_before_the_dashboard_could_show_it(
+    words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_STORE_SECRET", "planted-password")
+    given = options("demo", "--out", "out", "--address", "http://far:8265", *words)
+    with pytest.raises(RecipeError, match="dashboard") as caught:
+        submit.need_no_secrets(given)
+    assert "planted-password" not in str(caught.value)
+    submit.need_no_secrets(
+        options("demo", "--out", "out", "--address", "http://far:8265", "--input", "web=s3://b/*.gz")
+    )
 
 
 @pytest.mark.ray
@@ -220,7 +264,19 @@ def test_the_entrypoint_calls_run_with_the_same_options_whatever_is_in_them(
     monkeypatch.chdir(call)
     (call / "my 'recipe'.yaml").write_text("{}")
     given = ("my 'recipe'.yaml", "--address", "http://far:8265", "--python", str(python), "--out", "o u't")
-    more = ("--input", "web=$HOME/*.gz", "--workers", "3", "--sample", "0.5", "--limit", "7", "--update")
+    more = (
+        "--input",
+        "web=$HOME/*.gz",
+        "--workers",
+        "3",
+        "--sample",
+        "0.5",
+        "--limit",
+        "7",
+        "--update",
+        "--resources",
+        "dedup=memory:4GiB",
+    )
     line = submit.entrypoint(options(*given, *more), "http://far:8265")
     sent = tmp_path / "sent"
     sent.mkdir()
@@ -231,6 +287,7 @@ def test_the_entrypoint_calls_run_with_the_same_options_whatever_is_in_them(
     assert run.command is cli.command_run and run.recipe == f"{sent}/recipe.yaml" and run.ray == "auto"
     assert run.out == str(call / "o u't") and run.input == ["web=$HOME/*.gz"]
     assert (run.workers, run.sample, run.limit, run.update) == (3, 0.5, 7, True)
+    assert run.resources == ["dedup=memory:4GiB"]
 
 
 def test_the_interpreter_is_this_one_on_this_machine_alone() -> None:
