@@ -34,6 +34,7 @@ from corpusmill.pipeline.engine.attempts import Done, Queue
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import LONE_THREAD, LocalRunner, Stop
+from corpusmill.pipeline.engine.place import place_of
 from corpusmill.pipeline.engine.roles import Runner
 from corpusmill.pipeline.engine.task import run_task
 from corpusmill.pipeline.recipe import load_recipe
@@ -220,7 +221,7 @@ def runner_of(way: str, out: Path) -> Iterator[Runner | None]:
         try:
             from corpusmill.pipeline.engine.ray_runner import RayRunner
 
-            runner = RayRunner("local", out, 2 if way == "ray_two" else 1)
+            runner = RayRunner("local", place_of(out), 2 if way == "ray_two" else 1)
         except ImportError:
             yield None
             return
