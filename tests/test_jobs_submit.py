@@ -21,6 +21,7 @@ from s3_server import SECRETS, Bucket
 
 import corpusmill as package
 from corpusmill.jobs import cli, ship, submit
+from corpusmill.jobs.commands import running
 from corpusmill.jobs.head import Head, free_ports, head
 from corpusmill.pipeline.errors import RecipeError, RunError
 
@@ -284,7 +285,7 @@ def test_the_entrypoint_calls_run_with_the_same_options_whatever_is_in_them(
     words = json.loads(done.stdout)
     assert words[:2] == ["-m", "corpusmill.jobs.cli"]
     run = cli.parser().parse_args(words[2:])
-    assert run.command is cli.command_run and run.recipe == f"{sent}/recipe.yaml" and run.ray == "auto"
+    assert run.command is running.command_run and run.recipe == f"{sent}/recipe.yaml" and run.ray == "auto"
     assert run.out == str(call / "o u't") and run.input == ["web=$HOME/*.gz"]
     assert (run.workers, run.sample, run.limit, run.update) == (3, 0.5, 7, True)
     assert run.resources == ["dedup=memory:4GiB"]

@@ -1,0 +1,44 @@
+"""What several commands share: kinds of arguments, and the check that the `pipeline` extra is there."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from typing import TYPE_CHECKING
+
+from corpusmill.pipeline.errors import RecipeError
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def columns(text: str) -> list[str]:
+    """Names between commas, each once."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError("at least one name is needed")
+    return list(dict.fromkeys(names))
+
+
+def need_pipeline() -> None:
+    """One line that says what to install, instead of a traceback."""
+    missing = [name for name in ("pydantic", "yaml", "rich") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RecipeError(
+            f"this command needs the pipeline extra ({', '.join(missing)} missing): pip install 'corpusmill[pipeline]'"
+        )
+
+
+def reachable(path: str) -> Place:
+    """A place to read: what is wrong with a bucket or its credentials is said at once."""
+    from corpusmill.pipeline.engine.place import place_of
+
+    place = place_of(path)
+    place.check()
+    return place

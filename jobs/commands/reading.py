@@ -1,0 +1,132 @@
+"""Commands that look at what was made: show, export, verify, locate. What reads shards alone works on a core install."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from corpusmill.jobs.commands.arguments import columns, count, need_pipeline, reachable
+from corpusmill.jobs.cost import command as cost
+from corpusmill.pipeline.errors import RecipeError
+
+
+def add(commands: Any) -> None:
+    _add_show(commands)
+    _add_export(commands)
+    _add_verify(commands)
+    _add_locate(commands)
+
+
+def _add_show(commands: Any) -> None:
+    show = commands.add_parser("show", help="a run and its ledger, one document, a table, a shard, a cursor")
+    show.add_argument(
+        "path", help="OUT, a .parquet or .arrow file, OUT/shards, plan.json or a cursor's .json"
+    )
+    show.add_argument("--document", metavar="ID|URL", help="all that the run knows of one document")
+    show.add_argument(
+        "--columns",
+        type=columns,
+        help="comma-separated; document columns, measures, state, stage, reason, kept_id, score, cluster",
+    )
+    show.add_argument("--which", choices=("kept", "dropped", "all"), default="all", help="only these rows")
+    show.add_argument("--reason", help="only rows that left for this reason, as the ledger names it")
+    show.add_argument(
+        "--failed",
+        action="store_true",
+        help="rows that an exception or a backstop stopped: stage, reason, url, file, offset; with --json all of them, for --replay",
+    )
+    show.add_argument("--rows", type=count, default=10, help="print at most so many (default: 10)")
+    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    show.add_argument(
+        "--cost", action="store_true", help="what the run used, beside its estimate if there is one"
+    )
+    cost.add_price(show)
+    show.set_defaults(command=command_show)
+
+
+def _add_export(commands: Any) -> None:
+    export = commands.add_parser("export", help="documents with edits applied, to jsonl.zst or Parquet")
+    export.add_argument("out", help="OUT of a run")
+    export.add_argument(
+        "--to", required=True, metavar="FOLDER", help="a new folder; gets one file a partition"
+    )
+    export.add_argument(
+        "--format", choices=("jsonl.zst", "parquet"), default="jsonl.zst", help="default: jsonl.zst"
+    )
+    export.add_argument(
+        "--which", choices=("kept", "dropped", "all"), default="kept", help="only these rows (default: kept)"
+    )
+    export.add_argument(
+        "--columns",
+        type=columns,
+        default="id,url,source,text",
+        help="comma-separated, any that `show --columns` takes (default: id,url,source,text)",
+    )
+    export.add_argument("--workers", type=count, help="processes (default: one a core)")
+    export.set_defaults(command=command_export)
+
+
+def _add_verify(commands: Any) -> None:
+    verify = commands.add_parser("verify", help="every file against its recorded length and hash")
+    verify.add_argument("path", help="OUT of a run, or OUT/shards")
+    verify.set_defaults(command=command_verify)
+
+
+def _add_locate(commands: Any) -> None:
+    locate = commands.add_parser("locate", help="the pages behind samples of a stream")
+    locate.add_argument("path", help="OUT, OUT/shards or plan.json")
+    locate.add_argument(
+        "--at", required=True, metavar="N[:M]", help="a sample's position in the global order, or a range"
+    )
+    locate.add_argument("--json", action="store_true", help="one JSON object a line")
+    locate.set_defaults(command=command_locate)
+
+
+def command_show(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.show import show
+
+    for line in show(options):
+        print(line)
+    return 0
+
+
+def command_export(options: argparse.Namespace) -> int:
+    need_pipeline()
+    from corpusmill.jobs.export import export
+
+    print(
+        export(
+            reachable(options.out),
+            options.to,
+            options.columns,
+            options.which,
+            options.format,
+            options.workers,
+        )
+    )
+    return 0
+
+
+def command_verify(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.verify import verify
+
+    findings, checked = verify(reachable(options.path))
+    for finding in findings:
+        print(finding)
+    print(f"{checked:,} files checked, {len(findings)} findings")
+    return 1 if findings else 0
+
+
+def command_locate(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.show import locate_lines
+
+    first, colon, last = options.at.partition(":")
+    if not first.isdecimal() or (colon and not last.isdecimal()):
+        raise RecipeError(f"--at {options.at}: a sample number N or a range N:M is needed")
+    for line in locate_lines(options.path, int(first), int(last) if colon else None, options.json):
+        print(line)
+    return 0
+
+
+PIPED = (command_show, command_locate)
+"""Commands that others read line by line: one that is not read to its end has done its work."""
