@@ -93,12 +93,13 @@ def misjudged(plain: Path, hostile: Path) -> list[str]:
         return {row["url"]: tuple(row.values())[1:] for row in table.to_pylist()}
 
     wanted, found = rows(plain), rows(hostile)
-    print({u: v[1:] for u, v in found.items() if "hostile" in u})
     for mark, reason in MARKS.items():
         url = f"https://hostile.example/{mark.replace(' ', '-')}"
-        if not wanted[url][0] or any(wanted[url][1:]):
+        text, failed, *_ = wanted[url]
+        if not text or failed:
             return [f"{url} is no ordinary page without the hook: {wanted[url]}"]
-        wanted[url] = (None, reason)
+        in_extract = mark.startswith("extract")
+        wanted[url] = (None, reason, "extract", reason) if in_extract else (text, None, "filter", reason)
     return [
         f"{url}: {found.get(url)}, wanted {wanted[url]}" for url in wanted if found.get(url) != wanted[url]
     ][:5]

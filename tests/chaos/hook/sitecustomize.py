@@ -1,7 +1,8 @@
 """Python loads this in every process of a run that has this folder on PYTHONPATH: marked pages then break whoever works on them, for real.
 
 `corpusmill.pipeline.extract.page` and `corpusmill.filters.measures` are loaded as they are, then the function that gets the page's
-bytes or the rows' texts looks for a mark first. What follows is no mock: a SIGSEGV, a loop without end, memory until none is given.
+bytes or the rows' texts looks for a mark first. What follows is no mock: a SIGSEGV, a loop without end, memory until none is given
+(asked for and not touched, so that nobody else on the machine has less).
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ def misbehave(data: bytes, where: str) -> None:
         while True:
             pass
     if rest.startswith(b"eat"):
+        import numpy
+
         hoard = []
         while True:
-            hoard.append(bytearray(1 << 24))
+            hoard.append(numpy.empty(1 << 27, dtype=numpy.uint8))
 
 
 def hook_page(module) -> None:  # type: ignore[no-untyped-def]
@@ -44,7 +47,7 @@ def hook_measures(module) -> None:  # type: ignore[no-untyped-def]
     from corpusmill.pipeline.engine.stage import Backstop
 
     real = module.TextMeasures.measure
-    module.TextMeasures.backstop = Backstop(cpu_s=2.0, memory_bytes=1 << 30)  # not a minute for each try
+    module.TextMeasures.backstop = Backstop(cpu_s=2.0)  # not a minute for each try
 
     def measure(self, rows):  # type: ignore[no-untyped-def]
         for text in rows["text"].to_pylist():
