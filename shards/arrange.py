@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Slices:
-    """A shard: key ranges [low, high) of `ranges`, from scatter files in runs [first, behind the last); tokens with end-of-text."""
+    """A shard: key ranges [low, high) of `ranges`, from scatter files in runs [first, behind the last); tokens with boundaries."""
 
     low: int
     high: int

@@ -20,7 +20,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,9 @@ PLAN_FILE = "plan.json"
 TOKENIZER_FILE = "tokenizer.json"
 
 FILE_MAGIC = b"ARROW1\0\0"  # an Arrow IPC file starts with it; the first message stands right behind
+
+Boundary = Literal["eos", "bos", "both", "none"]
+"""What stands around each document: its end of text, its begin of text, both, or nothing."""
 
 BLOCKS = pa.schema(
     [
@@ -62,7 +65,7 @@ DOCS = pa.schema(
         pa.field("length", pa.int64()),
         pa.field("digest", pa.binary()),  # of the text that was tokenized
         pa.field("source", pa.string()),
-        pa.field("tokens", pa.uint32(), nullable=False),  # with its end-of-text token
+        pa.field("tokens", pa.uint32(), nullable=False),  # with its boundary
         pa.field("first_row", pa.uint64(), nullable=False),  # component-wide row in which it begins
     ]
 )
@@ -113,7 +116,7 @@ class ShardFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One component. `tokens` counts each document's tokens and its end-of-text once; rows overlap by one token on top of that."""
+    """One component. `tokens` counts each document's tokens, boundary included, once; rows overlap by one token on top of that."""
 
     name: str
     slug: str
@@ -123,6 +126,8 @@ class Manifest:
     eos: int
     tokenizer_sha256: str
     tokenizer_file: str  # relative to the component's folder
+    boundary: Boundary
+    bos: int | None  # None when documents have no begin of text
     packing: str
     rows: int
     tokens: int
@@ -169,10 +174,13 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
+_KINDS = {"int": int, "str": str, "int | None": int, "Boundary": str}
+
+
 def _check_fields(value: Manifest | ShardFile, where: str) -> None:
     for item in fields(value):
         found = getattr(value, item.name)
-        kind = {"int": int, "str": str}.get(str(item.type))
+        kind = _KINDS.get(str(item.type)) if found is not None or item.name != "bos" else None
         if (kind and type(found) is not kind) or (kind is int and found < 0):
             raise ShardError(f"{where}: {item.name} is {found!r}; restore it or shard again")
         if item.name in ("file", "docs_file") and Path(found).name != found:

@@ -1,4 +1,4 @@
-"""Packing: documents end to end, each with its end-of-text token, cut into rows of T + 1 tokens with stride T.
+"""Packing: documents end to end, each with its boundary, cut into rows of T + 1 tokens with stride T.
 
     stream   d0 d0 d0 . d1 . d2 d2 d2 d2 .          T = 4
     rows     d0 d0 d0 . d1
@@ -21,19 +21,19 @@ Array = npt.NDArray[Any]
 
 
 def row_count(tokens: int, sequence_length: int) -> int:
-    """Rows of a shard whose documents have `tokens` tokens, end-of-text tokens included (0 or at least 2)."""
-    return -(-(tokens - 1) // sequence_length) if tokens else 0
+    """Rows of a shard whose documents have `tokens` tokens, boundaries included; a lone token is a row without a target."""
+    return max(1, -(-(tokens - 1) // sequence_length)) if tokens else 0
 
 
 def doc_starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where each document starts in the stream, and behind the last where the stream ends; `lengths` without end-of-text."""
+    """Where each document starts in the stream, and behind the last where the stream ends; `lengths` with their boundaries."""
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths + 1, out=starts[1:])
+    np.cumsum(lengths, out=starts[1:])
     return starts
 
 
 def empty_stream(tokens: int, sequence_length: int, eos: int, dtype: np.dtype[Any]) -> Array:
-    """Room for a shard's stream and its padding, all end-of-text: what no document fills is where one ends."""
+    """Room for a shard's stream and its padding, all end-of-text."""
     return np.full(row_count(tokens, sequence_length) * sequence_length + 1, eos, dtype=dtype)
 
 

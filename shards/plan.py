@@ -274,7 +274,7 @@ def _whole(parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _same_kind(first: Manifest, other: Manifest) -> None:
-    for name in ("sequence_length", "dtype", "eos", "vocab_size", "tokenizer_sha256"):
+    for name in ("sequence_length", "dtype", "eos", "vocab_size", "tokenizer_sha256", "boundary", "bos"):
         mine, theirs = getattr(first, name), getattr(other, name)
         if mine != theirs:
             raise ShardError(

@@ -14,9 +14,9 @@ from typing import Literal
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
-from corpusmill.pipeline.text.tokenizer import END_OF_TEXT, SMALLEST_VOCAB
+from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
 from corpusmill.shards.components import Components
-from corpusmill.shards.layout import DOCS
+from corpusmill.shards.layout import DOCS, Boundary
 from corpusmill.shards.scatter import Scatter
 from corpusmill.shards.vocabulary import GivenTokenizer, TrainedTokenizer, read_tokenizer
 from corpusmill.shards.write import Write
@@ -32,15 +32,16 @@ MOST_SEQUENCE = MOST_BLOCK_BYTES // 4 - 1  # a row is within a block, whatever i
 @dataclass(frozen=True)
 class TokenizerSource:
     """An existing tokenizer.json (`file`), or byte-level BPE with `vocab` entries trained on about `sample_bytes` of kept text
-    (`train: bpe`). `eos` names the end-of-text token where a file has several that could be it."""
+    (`train: bpe`). `eos` and `bos` name the tokens for the end and the begin of a text where a file has several that could be it."""
 
     file: str | None = None
     train: Literal["bpe"] | None = None
     vocab: int | None = None
     sample_bytes: int | None = None
     eos: str | None = None
+    bos: str | None = None
 
-    def operation(self, seed: int, name: str) -> GivenTokenizer | TrainedTokenizer:
+    def operation(self, seed: int, name: str, boundary: Boundary) -> GivenTokenizer | TrainedTokenizer:
         if (self.file is None) == (self.train is None):
             raise RecipeError(
                 f"{name}.tokenizer: give a file (file: tokenizer.json) or train one (train: bpe, vocab: {VOCAB})"
@@ -50,14 +51,19 @@ class TokenizerSource:
                 raise RecipeError(
                     f"{name}.tokenizer: vocab and sample_bytes are for training; {self.file} has a vocabulary already"
                 )
-            return GivenTokenizer(sha256=read_tokenizer(self.file)[1], eos=self.eos, path=self.file)
+            return GivenTokenizer(
+                sha256=read_tokenizer(self.file)[1], eos=self.eos, bos=self.bos, path=self.file
+            )
         vocab = VOCAB if self.vocab is None else self.vocab
         sample_bytes = SAMPLE_BYTES if self.sample_bytes is None else self.sample_bytes
         if vocab < SMALLEST_VOCAB or sample_bytes < 1:
             raise RecipeError(
                 f"{name}.tokenizer: vocab is {vocab} (at least {SMALLEST_VOCAB}), sample_bytes {sample_bytes} (at least 1)"
             )
-        return TrainedTokenizer(seed, vocab, sample_bytes, self.eos or END_OF_TEXT[0])
+        bos = self.bos
+        if bos is None and boundary in ("bos", "both"):
+            bos = BEGIN_OF_TEXT[0]
+        return TrainedTokenizer(seed, vocab, sample_bytes, self.eos or END_OF_TEXT[0], bos)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class Shard:
     sequence_length: int = 2048
     block_bytes: int = 16 << 20
     shard_bytes: int = 256 << 20
-    boundary: Literal["eos"] = "eos"  # what stands behind each document
+    boundary: Boundary = "eos"  # what stands around each document: its end, its begin, both or nothing
     packing: Literal["concat"] = "concat"
     components: Components = field(default_factory=Components)
     measures: tuple[str, ...] | None = None
@@ -79,10 +85,10 @@ class Shard:
         _known(f"{name}.measures", measures, chain.columns)
         _known(f"{name}.components.by", self.components.by, [*chain.columns, "source", "date", "modality"])
         tokenizer, scatter = f"{name}.tokenizer", f"{name}.scatter"
-        chain.set(tokenizer, self.tokenizer.operation(chain.seed, name), kept=True)
+        chain.set(tokenizer, self.tokenizer.operation(chain.seed, name, self.boundary), kept=True)
         chain.set(
             scatter,
-            Scatter(chain.seed, tokenizer, self.components.by, measures, self.shard_bytes),
+            Scatter(chain.seed, tokenizer, self.components.by, measures, self.shard_bytes, self.boundary),
             reads=(tokenizer,),
             kept=True,
             measures=[column for column in (*self.components.by, *measures) if column in chain.columns],
@@ -95,6 +101,7 @@ class Shard:
             self.sequence_length,
             self.block_bytes,
             self.shard_bytes,
+            self.boundary,
         )
         chain.set(f"{name}.write", write, reads=(tokenizer, scatter))
 

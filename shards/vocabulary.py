@@ -18,7 +18,7 @@ import xxhash
 
 from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import ModelError, ShardError
-from corpusmill.pipeline.text.tokenizer import Tokenizer, train_bpe
+from corpusmill.pipeline.text.tokenizer import Tokenizer, choose_bos, train_bpe
 from corpusmill.shards.layout import TOKENIZER_FILE
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ class GivenTokenizer(SetOperation):
 
     sha256: str
     eos: str | None = None
+    bos: str | None = None
     path: InitVar[str] = ""
 
     libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
@@ -53,7 +54,7 @@ class GivenTokenizer(SetOperation):
 
     def units(self, inputs: Inputs) -> list[Unit]:
         tokenizer = Tokenizer(self._content(), self.eos, getattr(self, "_path"))  # noqa: B009
-        return [Unit(0, 1, facts(tokenizer))]
+        return [Unit(0, 1, facts(tokenizer, self.bos))]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         return io.result(extra=unit.fields)
@@ -70,6 +71,7 @@ class TrainedTokenizer(SetOperation):
     vocab: int
     sample_bytes: int
     eos: str
+    bos: str | None = None  # a special token of its own, where documents begin with one
 
     libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
     area: ClassVar[Area] = "layers"
@@ -92,10 +94,10 @@ class TrainedTokenizer(SetOperation):
                 "no document was kept, so there is no text to train a tokenizer on; "
                 "the ledger (`corpusmill show OUT`) says which stage dropped them all"
             )
-        content = train_bpe(texts, self.vocab, self.eos)
+        content = train_bpe(texts, self.vocab, self.eos, [] if self.bos is None else [self.bos])
         io.write_bytes(TOKENIZER_FILE, content)
         counts = {"documents": len(texts), "text_bytes": used}
-        return io.result(rows=len(texts), counts=counts, extra=facts(Tokenizer(content, self.eos)))
+        return io.result(rows=len(texts), counts=counts, extra=facts(Tokenizer(content, self.eos), self.bos))
 
     def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
         (made,) = results.values()
@@ -155,14 +157,17 @@ def read_tokenizer(path: str) -> tuple[bytes, str]:
     return content, hashlib.sha256(content).hexdigest()
 
 
-def facts(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What later stages and manifests say about a tokenizer."""
+def facts(tokenizer: Tokenizer, bos: str | None) -> dict[str, Any]:
+    """What later stages and manifests say about a tokenizer; `bos` is None when it has no single begin of text."""
+    special = tokenizer.engine.special
+    begin = choose_bos(special, bos, "the tokenizer")
     return {
         "sha256": tokenizer.sha256,
         "vocab_size": tokenizer.vocab_size,
         "dtype": tokenizer.dtype.name,
         "eos": tokenizer.eos,
         "eos_token": tokenizer.eos_token,
+        "bos": None if begin is None else special[begin],
     }
 
 

@@ -40,6 +40,7 @@ from corpusmill.shards.layout import (
     DOCS,
     MANIFEST,
     TOKENIZER_FILE,
+    Boundary,
     Manifest,
     ShardFile,
     block_table,
@@ -66,6 +67,7 @@ class Write(SetOperation):
     sequence_length: int
     block_bytes: int
     shard_bytes: int
+    boundary: Boundary = "eos"
 
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     area: ClassVar[Area] = "shards"
@@ -181,7 +183,7 @@ class Write(SetOperation):
         first_rows = fields["first_row"] + np.maximum(starts[:-1] - 1, 0) // self.sequence_length
         columns = {
             "doc": fields["first_doc"] + np.arange(len(order)),
-            "tokens": lengths[order] + 1,
+            "tokens": lengths[order],
             "first_row": first_rows,
         }
         known = pa.table(
@@ -211,13 +213,13 @@ class Write(SetOperation):
             shards.setdefault(result.extra["slug"], []).append(result)
         sealed = {TOKENIZER_FILE: (inputs.root / inputs.folder(self.tokenizer) / TOKENIZER_FILE).read_bytes()}
         for slug, parts in sorted(shards.items()):
-            manifest, blocks = component_files(parts, self.sequence_length, made.extra)
+            manifest, blocks = component_files(parts, self.sequence_length, self.boundary, made.extra)
             sealed |= {f"{slug}/{MANIFEST}": manifest, f"{slug}/{BLOCKS_FILE}": blocks}
         return sealed
 
 
 def component_files(
-    parts: Sequence[Result], sequence_length: int, made: Mapping[str, Any]
+    parts: Sequence[Result], sequence_length: int, boundary: Boundary, made: Mapping[str, Any]
 ) -> tuple[bytes, bytes]:
     """manifest.json and blocks.arrow of a component, from what its shards reported."""
     parts = sorted(parts, key=lambda part: int(part.extra["shard"]))
@@ -232,6 +234,8 @@ def component_files(
         eos=made["eos"],
         tokenizer_sha256=made["sha256"],
         tokenizer_file=f"../{TOKENIZER_FILE}",
+        boundary=boundary,
+        bos=made["bos"] if boundary in ("bos", "both") else None,
         packing=PACKING,
         rows=sum(part.extra["rows"] for part in parts),
         tokens=sum(part.extra["tokens"] for part in parts),

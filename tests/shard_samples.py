@@ -85,6 +85,8 @@ def write_component(
         eos=EOS,
         tokenizer_sha256=hashlib.sha256(TOKENIZER).hexdigest(),
         tokenizer_file=f"../{TOKENIZER_FILE}",
+        boundary="eos",
+        bos=None,
         packing="concat",
         rows=first_row,
         tokens=total,

@@ -169,6 +169,8 @@ def manifest(name: str, rows: int) -> Manifest:
         0,
         "ab",
         "../tokenizer.json",
+        "eos",
+        None,
         "concat",
         rows,
         16 * rows,

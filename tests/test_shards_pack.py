@@ -18,6 +18,7 @@ EOS = 9
 
 
 def packed(documents: list[list[int]], length: int, step: int, first_doc: int = 0) -> list[dict[str, Any]]:
+    documents = [[*document, EOS] for document in documents]
     lengths = np.array([len(document) for document in documents], dtype=np.int64)
     starts = doc_starts(lengths)
     stream = empty_stream(int(starts[-1]), length, EOS, np.dtype(np.uint16))
@@ -80,7 +81,7 @@ def test_a_row_ends_with_the_token_that_the_next_begins_with(documents: list[lis
         assert row["doc_ends"][-1] == length + 1, "only the last row is padded"
 
 
-@pytest.mark.parametrize(("tokens", "rows"), [(0, 0), (2, 1), (5, 1), (6, 2), (9, 2), (10, 3)])
+@pytest.mark.parametrize(("tokens", "rows"), [(0, 0), (1, 1), (2, 1), (5, 1), (6, 2), (9, 2), (10, 3)])
 def test_rows_of_four_and_one_token(tokens: int, rows: int) -> None:
     assert row_count(tokens, 4) == rows
 

@@ -23,15 +23,19 @@ from corpusmill.pipeline.errors import BudgetError, ModelError, RecipeError, Sha
 from corpusmill.pipeline.text.tokenizer import Tokenizer
 from corpusmill.shards.components import Components
 from corpusmill.shards.layout import (
+    PLAN_FILE,
     TOKENIZER_FILE,
+    Boundary,
     Manifest,
     block_table,
     decode_manifest,
     read_blocks,
     read_manifest,
 )
-from corpusmill.shards.scatter import component_keys, range_count
+from corpusmill.shards.plan import Phase, compile_plan
+from corpusmill.shards.scatter import component_keys, framed, range_count
 from corpusmill.shards.stage import Shard, TokenizerSource
+from corpusmill.shards.verify import Finding, verify
 from corpusmill.shards.write import Write, component_files
 
 EOS = "<|endoftext|>"
@@ -199,6 +203,78 @@ def test_nothing_kept_is_an_error_that_says_where_to_look(tmp_path: Path) -> Non
         Run(tmp_path / "given", [documents(["", ""])], Shard(TokenizerSource(str(file))))
 
 
+def damage(run: Run, folder: Path, manifest: Manifest) -> list[Finding]:
+    root = run.folder("shard.write")
+    plan = compile_plan(
+        [(folder.name, manifest)], [Phase(0, {manifest.name: 10**9})], seed=1, window=1, samples=1
+    )
+    (root / PLAN_FILE).write_bytes(plan.encode())
+    return verify(root)
+
+
+@pytest.mark.parametrize(
+    ("boundary", "before", "after"),
+    [("eos", [], [0]), ("bos", [1], []), ("both", [1], [0]), ("none", [], [])],
+)
+def test_the_boundary_stands_around_each_document_and_nowhere_else(
+    tmp_path: Path, boundary: Boundary, before: list[int], after: list[int]
+) -> None:
+    source = TokenizerSource(train="bpe", vocab=300, eos="<end>", bos="<begin>")
+    run = Run(tmp_path, partitions(corpus(40), 2), replace(SMALL, tokenizer=source, boundary=boundary))
+    tokenizer = Tokenizer((run.folder("shard.tokenizer") / TOKENIZER_FILE).read_bytes(), "<end>")
+    assert tokenizer.engine.special == {"<end>": 0, "<begin>": 1}
+    folder, manifest = components(run)["web"]
+    rows = [row for row in corpus(40) if row.source == "web" and row.text]
+    rows.sort(key=lambda row: (xxhash.xxh3_64_intdigest(row.id, run.seed), row.id))
+    wanted = [[*before, *tokenizer.encode([row.text])[0].tolist(), *after] for row in rows]
+    assert list(documents_of(folder, manifest).values()) == wanted
+    assert [row["tokens"] for row in sidecar(folder, manifest)] == [len(tokens) for tokens in wanted]
+    assert (manifest.boundary, manifest.bos) == (boundary, before[0] if before else None)
+    assert manifest.tokens == sum(map(len, wanted))
+    assert damage(run, folder, manifest) == []
+
+
+def test_documents_without_tokens_get_no_boundary() -> None:
+    ids, lengths = np.array([5, 6, 7], np.uint16), np.array([0, 2, 0, 1, 0])
+    found, sizes = framed(ids, lengths, [1], [2, 3])
+    assert (found.tolist(), sizes.tolist()) == ([1, 5, 6, 2, 3, 1, 7, 2, 3], [0, 5, 0, 4, 0])
+    assert found.dtype == np.uint16
+    bare, same = framed(ids, lengths, [], [])
+    assert (bare.tolist(), same.tolist()) == ([5, 6, 7], lengths.tolist())
+
+
+def test_a_lone_token_without_a_boundary_is_a_row(tmp_path: Path) -> None:
+    run = Run(tmp_path, [documents(["a"])], replace(SMALL, boundary="none"))
+    folder, manifest = components(run)["web"]
+    (tokens,) = documents_of(folder, manifest).values()
+    assert (manifest.rows, manifest.tokens, len(tokens)) == (1, 1, 1)
+    assert damage(run, folder, manifest) == []
+
+
+def test_a_begin_of_text_that_nobody_can_name_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_bytes(vocabulary_of(300))
+    with pytest.raises(ModelError, match=r"name one of the special tokens as shard\.tokenizer\.bos"):
+        Run(
+            tmp_path / "a",
+            [documents(["a"])],
+            replace(SMALL, tokenizer=TokenizerSource(str(file)), boundary="bos"),
+        )
+    with pytest.raises(
+        ModelError, match=r"no special token '<s>' to be bos \(candidates: '<\|endoftext\|>'\)"
+    ):
+        Run(
+            tmp_path / "b",
+            [documents(["a"])],
+            replace(SMALL, tokenizer=TokenizerSource(str(file), bos="<s>")),
+        )
+    named = replace(SMALL, tokenizer=TokenizerSource(str(file), bos=EOS), boundary="both")
+    folder, manifest = components(Run(tmp_path / "c", [documents(["a"])], named))["web"]
+    assert (manifest.eos, manifest.bos) == (299, 299)
+    (tokens,) = documents_of(folder, manifest).values()
+    assert (tokens[0], tokens[-1], len(tokens)) == (299, 299, 3)
+
+
 def test_a_source_without_text_is_left_out(tmp_path: Path) -> None:
     run = Run(tmp_path, [documents(["some words"]), documents([""], "empty")], SMALL)
     assert list(components(run)) == ["web"]
@@ -300,7 +376,7 @@ def test_a_split_source_has_components_of_their_own_and_a_rest(
     assert "3 components under 8 blocks" in caplog.text
 
 
-GIVEN = {"dtype": "uint16", "eos": 0, "vocab_size": 300, "sha256": "0" * 64}
+GIVEN = {"dtype": "uint16", "eos": 0, "bos": None, "vocab_size": 300, "sha256": "0" * 64}
 
 
 def faked(tokens: list[int], docs: list[int], units: int = 1) -> Any:
@@ -342,7 +418,7 @@ def test_block_places_over_two_billion_are_exact() -> None:
         FileRecord("web/docs-00000.parquet", 2**33, 2**41, "d"),
         FileRecord("web/part-00000.arrow", 2**34, 2**45, "p"),
     )
-    manifest, blocks = component_files([Result(0, files, extra=extra)], 2048, GIVEN)
+    manifest, blocks = component_files([Result(0, files, extra=extra)], 2048, "eos", GIVEN)
     read = decode_manifest(manifest, "manifest.json")
     assert (read.rows, read.tokens, read.documents) == (2**34, 2**44, 2**33)
     assert (read.shards[0].file, read.shards[0].size_bytes) == ("part-00000.arrow", 2**45)

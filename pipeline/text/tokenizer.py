@@ -46,6 +46,17 @@ END_OF_TEXT = (
 )
 """Names under which published vocabularies keep their end of text."""
 
+BEGIN_OF_TEXT = (
+    "<|begin_of_text|>",
+    "<|startoftext|>",
+    "<s>",
+    "<bos>",
+    "<|bos|>",
+    "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
+    "[BOS]",
+)
+"""Names under which published vocabularies keep their begin of text."""
+
 # A newline behind a visible character and before a letter: byte-level pretokenizers end a run of blanks there, and no
 # pattern of theirs joins a line's end with the letters of the next. With more blanks before it, `\s+(?!\S)` would
 # see the end of the text in one case and not in the other.
@@ -246,15 +257,33 @@ def choose_eos(special: dict[str, int], eos: str | None, where: str) -> str:
     )
 
 
-def train_bpe(texts: Iterable[str], vocab: int, eos: str = END_OF_TEXT[0]) -> bytes:
-    """A byte-level BPE tokenizer.json with `vocab` entries (fewer when the text has no more pairs); the same for the same texts."""
+def choose_bos(special: dict[str, int], bos: str | None, where: str) -> str | None:
+    """The begin-of-text token: the one that is named, else the only special token with a usual name, else none."""
+    usual = [token for token in BEGIN_OF_TEXT if token in special]
+    if bos is None:
+        return usual[0] if len(usual) == 1 else None
+    if bos in special:
+        return bos
+    names = ", ".join(repr(token) for token in (usual or list(special)[:20])) or "none"
+    raise ModelError(f"{where} has no special token {bos!r} to be bos (candidates: {names})")
+
+
+def train_bpe(
+    texts: Iterable[str], vocab: int, eos: str = END_OF_TEXT[0], others: Sequence[str] = ()
+) -> bytes:
+    """A byte-level BPE tokenizer.json with `vocab` entries (fewer when the text has no more pairs); the same for the same texts.
+
+    Special tokens are `eos`, id 0, and `others`.
+    """
     _one_thread()
     from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
     from tokenizers import Tokenizer as Loaded
 
-    if vocab < SMALLEST_VOCAB:
+    special = list(dict.fromkeys([eos, *others]))
+    if vocab < SMALLEST_VOCAB - 1 + len(special):
         raise ModelError(
-            f"a byte-level vocabulary needs {SMALLEST_VOCAB} entries at least (256 bytes and {eos!r}), not {vocab}"
+            f"a byte-level vocabulary needs {SMALLEST_VOCAB - 1 + len(special)} entries at least "
+            f"(256 bytes and {', '.join(map(repr, special))}), not {vocab}"
         )
     tokenizer = Loaded(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -263,7 +292,7 @@ def train_bpe(texts: Iterable[str], vocab: int, eos: str = END_OF_TEXT[0]) -> by
         vocab_size=vocab,
         min_frequency=2,
         show_progress=False,
-        special_tokens=[AddedToken(eos, special=True, normalized=False)],
+        special_tokens=[AddedToken(token, special=True, normalized=False) for token in special],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     tokenizer.train_from_iterator(texts, trainer)
