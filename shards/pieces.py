@@ -5,7 +5,7 @@ All are about the T inputs `tokens[:, :-1]` and their targets `tokens[:, 1:]`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,3 +60,18 @@ DERIVED: dict[str, Callable[[Pieces], npt.NDArray[Any]]] = {
     "position_ids": position_ids,
     "cu_seqlens": cu_seqlens,
 }
+
+
+def context_slice(batch: Mapping[str, npt.NDArray[Any]], rank: int, size: int) -> dict[str, npt.NDArray[Any]]:
+    """The part of a context-parallel rank: inputs and targets from rank * T / size on, with `tokens` one longer than both.
+
+    Positions count from where a piece starts in the whole row, and cu_seqlens stay those of the whole rows, the same on every
+    rank: attention across ranks needs to know where a document begins that another rank holds.
+    """
+    length = (batch["tokens"].shape[1] - 1) // size
+    first = rank * length
+    parts = {"tokens": batch["tokens"][:, first : first + length + 1]}
+    for name in batch:
+        if name != "tokens":
+            parts[name] = batch[name] if name == "cu_seqlens" else batch[name][:, first : first + length]
+    return {name: np.ascontiguousarray(part) for name, part in parts.items()}

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.cursor import Cursor, start_of
-from corpusmill.shards.pieces import DERIVED
+from corpusmill.shards.pieces import DERIVED, context_slice
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.reader import Shards
 
@@ -45,6 +45,8 @@ class Slicing:
     dp_rank: int
     dp_size: int
     want: tuple[str, ...]
+    cp_rank: int = 0
+    cp_size: int = 1
 
     def batch(self, shards: Shards, start: int) -> Batch:
         """This rank's slice of the global batch that begins at sample `start`."""
@@ -55,7 +57,7 @@ class Slicing:
         if self.want:
             pieces = shards.pieces(samples)
             batch.update((name, DERIVED[name](pieces)) for name in self.want)
-        return batch
+        return batch if self.cp_size == 1 else context_slice(batch, self.cp_rank, self.cp_size)
 
     def starts(self, plan: Plan, start: int, step: int = 1) -> Iterator[int]:
         """First samples of the full batches from `start` on, every `step`-th; the same number on every rank."""
@@ -64,15 +66,22 @@ class Slicing:
             start += step * self.batch_size
 
 
-def slicing(plan: Plan, batch_size: int, dp_rank: int, dp_size: int, want: Sequence[str] = ()) -> Slicing:
-    """Raises CursorError for a batch that the ranks do not divide, a rank that is none, or an array that we do not make."""
-    batch_size, dp_rank, dp_size = (
-        _whole(name, value)
-        for name, value in (("batch_size", batch_size), ("dp_rank", dp_rank), ("dp_size", dp_size))
-    )
-    if dp_size < 1 or not 0 <= dp_rank < dp_size:
+def slicing(
+    plan: Plan,
+    batch_size: int,
+    dp_rank: int,
+    dp_size: int,
+    want: Sequence[str] = (),
+    cp_rank: int = 0,
+    cp_size: int = 1,
+) -> Slicing:
+    """Raises CursorError for a batch or row that the ranks do not divide, a rank that is none, or an array that we do not make."""
+    batch_size = _whole("batch_size", batch_size)
+    dp_rank, dp_size = _rank("dp", dp_rank, dp_size, "data-parallel ones only")
+    cp_rank, cp_size = _rank("cp", cp_rank, cp_size, "1 where nothing splits a row")
+    if plan.sequence_length % cp_size:
         raise CursorError(
-            f"dp_rank {dp_rank} of dp_size {dp_size}: ranks count from 0 to dp_size - 1, data-parallel ones only"
+            f"rows of {plan.sequence_length} tokens cannot be cut for {cp_size} context-parallel ranks: use a cp_size that divides them"
         )
     if batch_size < 1 or batch_size % dp_size:
         below = batch_size // dp_size * dp_size
@@ -86,7 +95,16 @@ def slicing(plan: Plan, batch_size: int, dp_rank: int, dp_size: int, want: Seque
         )
     if unknown := sorted(set(want) - set(DERIVED)):
         raise CursorError(f"want names {', '.join(unknown)}; a stream makes {', '.join(DERIVED)}")
-    return Slicing(batch_size, dp_rank, dp_size, tuple(want))
+    return Slicing(batch_size, dp_rank, dp_size, tuple(want), cp_rank, cp_size)
+
+
+def _rank(kind: str, rank: int, size: int, which: str) -> tuple[int, int]:
+    rank, size = _whole(f"{kind}_rank", rank), _whole(f"{kind}_size", size)
+    if size < 1 or not 0 <= rank < size:
+        raise CursorError(
+            f"{kind}_rank {rank} of {kind}_size {size}: ranks count from 0 to {kind}_size - 1, {which}"
+        )
+    return rank, size
 
 
 def _whole(name: str, value: int) -> int:
@@ -218,13 +236,16 @@ def stream(
     *,
     want: Sequence[str] = (),
     prefetch: int = 2,
+    cp_rank: int = 0,
+    cp_size: int = 1,
 ) -> Stream:
     """Batches from `path` (OUT, OUT/shards or plan.json) for one data-parallel rank; `batch_size` counts all ranks' rows.
 
     Each is a dict of arrays that are the caller's own: `tokens` [rows of this rank, T + 1] in the stored dtype, and what `want`
     names: `loss_mask` and `position_ids` [rows, T], `cu_seqlens` (shards/pieces.py). A last batch that is not full is left out.
+    Context-parallel rank `cp_rank` of `cp_size` gets its part of the same rows: T / cp_size targets, and `tokens` one longer.
     `prefetch` batches are made ahead by a thread; 0 means none. Raises ShardError and CursorError before the first batch where it can.
     """
     shards = Shards(path)
-    part = slicing(shards.plan, batch_size, dp_rank, dp_size, want)
+    part = slicing(shards.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
     return Stream(shards, part, start_of(cursor, shards.plan, str(shards.path)), prefetch)

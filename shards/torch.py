@@ -42,12 +42,14 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
         *,
         want: Sequence[str] = (),
         prefetch: int = 2,
+        cp_rank: int = 0,
+        cp_size: int = 1,
     ) -> None:
         super().__init__()
         shards = Shards(path)
         self.path, self.plan = shards.path, shards.plan
         self.prefetch = prefetch
-        self._part = slicing(self.plan, batch_size, dp_rank, dp_size, want)
+        self._part = slicing(self.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
         self._next = start_of(cursor, self.plan, str(self.path))
         self._began = self._counted = False
         self._elsewhere = torch.zeros(
@@ -132,12 +134,15 @@ def stream_loader(
     *,
     want: Sequence[str] = (),
     num_workers: int = 0,
+    cp_rank: int = 0,
+    cp_size: int = 1,
     **options: Any,
 ) -> StreamLoader:
     """A loader with `state_dict` and `load_state_dict`; `options` go to torch's DataLoader (`pin_memory`, `prefetch_factor`, ...)."""
-    return StreamLoader(
-        StreamDataset(path, batch_size, dp_rank, dp_size, cursor, want=want), num_workers, **options
+    dataset = StreamDataset(
+        path, batch_size, dp_rank, dp_size, cursor, want=want, cp_rank=cp_rank, cp_size=cp_size
     )
+    return StreamLoader(dataset, num_workers, **options)
 
 
 def _tensors(batch: Batch) -> Tensors:
