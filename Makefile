@@ -12,6 +12,7 @@ DEMO_OUT ?= demo-out
 ROUNDS ?= 20
 SEED ?= 1
 RAY_ROUNDS ?=
+CHAOS_JSON ?=
 
 # uv installs in seconds what takes pip minutes; pip does it where uv cannot be had.
 define install

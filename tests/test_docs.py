@@ -35,12 +35,15 @@ def test_python_examples_compile_and_import_names_that_exist(path: Path) -> None
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_commands_name_make_targets_and_subcommands_that_exist(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    variables = set(re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE))
     for body in fences(path, "sh", "bash", "console"):
         for line in body.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["make"]:
-                assert set(words[1:]) <= targets, line
+                assert {word for word in words[1:] if "=" not in word} <= targets, line
+                assert {word.split("=")[0] for word in words[1:] if "=" in word} <= variables, line
             elif words[:1] == ["corpusmill"]:
                 check_subcommand(words)
 
