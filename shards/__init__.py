@@ -7,5 +7,6 @@ from corpusmill.shards.cursor import Cursor
 from corpusmill.shards.locate import locate
 from corpusmill.shards.stream import Stream, stream
 from corpusmill.shards.verify import verify
+from corpusmill.shards.where import where
 
-__all__ = ["Cursor", "Stream", "locate", "stream", "verify"]
+__all__ = ["Cursor", "Stream", "locate", "stream", "verify", "where"]

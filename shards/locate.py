@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from corpusmill.pipeline.engine.store import hash_bytes
-from corpusmill.pipeline.errors import CursorError, ShardError
+from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.reader import ComponentReader, Shards
-
-_COLUMNS = ["doc", "id", "url", "source", "file", "offset", "length"]
+from corpusmill.shards.sidecar import Sidecar, scores
 
 
 @dataclass(frozen=True)
@@ -26,6 +22,7 @@ class Piece:
     """Tokens `start` .. `end` - 1 of the row are tokens `token` .. of a document; `offset` and `length` are bytes of `file`.
 
     `file` is below the input's fixed prefix. `url`, `file` and the byte range are None when the input had none.
+    `scores` is what else the sidecar holds: language, measures, what sharding noted.
     """
 
     start: int
@@ -38,6 +35,7 @@ class Piece:
     file: str | None
     offset: int | None
     length: int | None
+    scores: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def locate(path: str | Path, at: int, until: int | None = None) -> list[Located]
             f"no samples {at} to {stop - 1}: the plan has {'no end' if end is None else f'0 to {end - 1}'}"
         )
     samples = shards.order.samples(at, stop)
-    sidecars = lru_cache(maxsize=8)(_Sidecar)
+    sidecars = lru_cache(maxsize=8)(Sidecar)
     found = []
     for i in range(stop - at):
         reader = shards.components[int(samples.component[i])]
@@ -84,42 +82,7 @@ def locate(path: str | Path, at: int, until: int | None = None) -> list[Located]
     return found
 
 
-class _Sidecar:
-    """Documents of one shard. They stand in the order of their index, so a document's place needs no search."""
-
-    def __init__(self, reader: ComponentReader, shard: int) -> None:
-        entry = reader.manifest.shards[shard]
-        self.path = reader.folder / entry.docs_file
-        self.first = sum(other.documents for other in reader.manifest.shards[:shard])
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            raise ShardError(
-                f"{self.path} cannot be read ({error.strerror}); restore it or shard again"
-            ) from error
-        if hash_bytes(data) != entry.docs_xxh3:
-            raise ShardError(
-                f"{self.path} is damaged: its hash is not the manifest's; restore it or shard again"
-            )
-        self.file = pq.ParquetFile(pa.BufferReader(data))
-        groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
-        self.starts = np.concatenate([[0], np.cumsum(groups, dtype=np.int64)])
-        self.group = lru_cache(maxsize=4)(lambda i: self.file.read_row_group(i, columns=_COLUMNS))
-
-    def document(self, number: int) -> dict[str, Any]:
-        place = number - self.first
-        group = int(np.searchsorted(self.starts, place, side="right")) - 1
-        if not 0 <= place < int(self.starts[-1]):
-            raise ShardError(f"{self.path} has no document {number}; restore it or shard again")
-        row: dict[str, Any] = self.group(group).slice(place - int(self.starts[group]), 1).to_pylist()[0]
-        if row.pop("doc") != number:
-            raise ShardError(
-                f"{self.path} does not hold document {number} where it should; restore it or shard again"
-            )
-        return row
-
-
-def _pieces(reader: ComponentReader, sidecar: _Sidecar, block: int, row: int) -> tuple[Piece, ...]:
+def _pieces(reader: ComponentReader, sidecar: Sidecar, block: int, row: int) -> tuple[Piece, ...]:
     view = reader.view(block)
     inside = row - view.first_row
     ends, documents, tokens = (
@@ -128,7 +91,10 @@ def _pieces(reader: ComponentReader, sidecar: _Sidecar, block: int, row: int) ->
     pieces = []
     for start, end, number, token in zip([0, *ends], ends, documents, tokens, strict=False):
         document = sidecar.document(number)
-        pieces.append(Piece(start, end, token, number, document.pop("id").hex(), **document))
+        fields = {name: document[name] for name in ("url", "source", "file", "offset", "length")}
+        pieces.append(
+            Piece(start, end, token, number, document["id"].hex(), scores=scores(document), **fields)
+        )
     return tuple(pieces)
 
 

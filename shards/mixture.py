@@ -63,6 +63,26 @@ class Mixture:
         at = self._step(sample)
         return _sum(self._bases[at], _counts(self.steps[at].weights, sample - self.steps[at].start))
 
+    def sample_of(self, component: int, count: int) -> int | None:
+        """The sample that is number `count` of a component, counted from 0: the inverse of `counts`; None if it never comes.
+
+        Takes a few borders and one block: counts at borders lie within two of the weight, so few borders come into question.
+        """
+        at = max(i for i, base in enumerate(self._bases) if base[component] <= count)
+        step = self.steps[at]
+        part = step.weights[component] * BORDER
+        if not part:
+            return None
+        wanted = count - self._bases[at][component]
+        low, high = max(0, (wanted - 2) * PPB // part), (wanted + 3) * PPB // part + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = _border(step.weights, middle * BORDER)[component]
+            low, high = (middle, high) if found <= wanted else (low, middle)
+        before = _border(step.weights, low * BORDER)[component]
+        inside = np.flatnonzero(_spread(step.weights, low * BORDER) == component)
+        return step.start + low * BORDER + int(inside[wanted - before])
+
     def block_start(self, sample: int) -> int:
         """Where the block that holds `sample` begins: a step's start, and every 4,096 samples from there."""
         start = self.steps[self._step(sample)].start

@@ -61,6 +61,23 @@ class ComponentOrder:
             done += n
         return epochs, rows
 
+    def places(self, epoch: int, rows: Indices) -> Indices:
+        """Where in an epoch each of `rows` comes: the inverse of what an epoch's part of `take` gives."""
+        key, starts = self._key(epoch), self._starts(epoch)
+        blocks = np.searchsorted(self._first, rows, side="right") - 1
+        slots = unpermute(blocks, len(self._rows), key)
+        places = np.empty(len(rows), np.int64)
+        # A loop over windows: a document's rows lie in a few blocks.
+        for window in np.unique(slots // self.window).tolist():
+            first = window * self.window
+            sizes = self._rows[
+                permute(np.arange(first, min(first + self.window, len(self._rows))), len(self._rows), key)
+            ]
+            here = np.flatnonzero(slots // self.window == window)
+            inside = (np.cumsum(sizes) - sizes)[slots[here] - first] + rows[here] - self._first[blocks[here]]
+            places[here] = starts[window] + unpermute(inside, int(sizes.sum()), derive(key, "rows", window))
+        return places
+
     def _epoch_rows(self, epoch: int, places: Indices) -> Indices:
         """Rows at consecutive places of an epoch, for all the windows that they touch at once."""
         key = self._key(epoch)
@@ -116,6 +133,19 @@ class Order:
             parts.append(block.slice(at, end))
             at = end
         return parts[0] if len(parts) == 1 else _joined(start, parts)
+
+    def when(self, component: int, rows: Indices, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """(sample, epoch, row) of every time that one of a component's `rows` comes in samples `start` .. `stop` - 1, in order."""
+        order = self.components[component]
+        first, last = (self.mixture.counts(sample)[component] for sample in (start, stop))
+        found = []
+        for epoch in range(first // order.rows, -(-last // order.rows)):
+            for row, place in zip(rows.tolist(), order.places(epoch, rows).tolist(), strict=True):
+                if first <= (position := epoch * order.rows + place) < last:
+                    sample = self.mixture.sample_of(component, position)
+                    assert sample is not None  # `last` samples of the component were counted
+                    found.append((sample, epoch, row))
+        return sorted(found)
 
     def _make_block(self, start: int) -> Samples:
         block = self.mixture.block(start)
