@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,9 +18,11 @@ import pyarrow.compute as pc
 
 from corpusmill.pipeline.engine.failures import failed_rows, failures_of
 from corpusmill.pipeline.engine.files import Files
+from corpusmill.pipeline.engine.manifest import Manifest
 from corpusmill.pipeline.engine.stage import Edit, Measure, Result, Stage
 from corpusmill.pipeline.errors import BudgetError
 from corpusmill.pipeline.judge import Judge
+from corpusmill.pipeline.recipe import Recipe
 
 EARLY_ROWS = 10_000
 """Rows from which a budget is judged before a stage is done, and documents from which `max_drop` stops a run."""
@@ -161,28 +163,48 @@ def spread(files: Files, measure: str, parts: Sequence[int]) -> str:
     )
 
 
-def judge_stage(
-    stage: Stage,
-    results: Mapping[int, Result],
-    errors: Errors,
-    max_drop: float,
-    files: Files,
-    warn: Callable[[str], None],
-) -> None:
-    """The budgets of a stage that is done; BudgetError when one is exceeded, a warning where the rows are too few to say."""
-    if errors.over():
-        _stop_or_warn(errors.message(files), errors.rows >= LEAST_ROWS, warn)
-    if isinstance(stage.operation, Judge):
-        drop = excessive_drop(stage.operation, results, max_drop)
-        if drop is not None:
-            message = drop_message(files, stage.name, stage.operation, drop, max_drop)
-            _stop_or_warn(message, drop.judged >= EARLY_ROWS, warn)
+@dataclass(frozen=True)
+class Watch:
+    """The budgets of a run. `manifests` fills as stages end; `reader` reads what a stage made and what it read, for messages."""
 
+    recipe: Recipe
+    manifests: Mapping[str, Manifest]
+    reader: Callable[[Stage], Files]
+    warn: Callable[[str], None]
 
-def _stop_or_warn(message: str, stop: bool, warn: Callable[[str], None]) -> None:
-    if stop:
-        raise BudgetError(message)
-    warn(message)
+    def errors(self, stage: Stage) -> Errors:
+        return Errors(stage.name, self.recipe.error_rate(stage.name))
+
+    def add(self, stage: Stage, results: Iterable[Result], errors: Errors) -> None:
+        """Count what a stage was given and what failed of it."""
+        if rows_can_fail(stage):
+            before = self.manifests.get(stage.ledger or "documents")  # not there yet while extract runs
+            given = before.results if before else {}
+            for result in results:
+                errors.add(result, rows_given(stage, result, given))
+
+    def early(self, stage: Stage, errors: Errors) -> None:
+        """While tasks come in: BudgetError once enough rows say so."""
+        if errors.over(EARLY_ROWS):
+            raise BudgetError(errors.message(self.reader(stage)))
+
+    def judge(self, stage: Stage) -> None:
+        """A stage that is done; BudgetError when a budget is exceeded, a warning where the rows are too few to say."""
+        results, errors = self.manifests[stage.name].results, self.errors(stage)
+        self.add(stage, results.values(), errors)
+        if errors.over():
+            self._stop_or_warn(errors.message(self.reader(stage)), errors.rows >= LEAST_ROWS)
+        if isinstance(stage.operation, Judge):
+            drop = excessive_drop(stage.operation, results, self.recipe.max_drop)
+            if drop is not None:
+                files, limit = self.reader(stage), self.recipe.max_drop
+                message = drop_message(files, stage.name, stage.operation, drop, limit)
+                self._stop_or_warn(message, drop.judged >= EARLY_ROWS)
+
+    def _stop_or_warn(self, message: str, stop: bool) -> None:
+        if stop:
+            raise BudgetError(message)
+        self.warn(message)
 
 
 def _word(value: object) -> str:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corpusmill.pipeline.chain import compile_recipe
-from corpusmill.pipeline.engine import budgets
 from corpusmill.pipeline.engine import state as states
 from corpusmill.pipeline.engine.adopt import adopt
 from corpusmill.pipeline.engine.attempts import Done
+from corpusmill.pipeline.engine.budgets import Watch
+from corpusmill.pipeline.engine.claim import claim
 from corpusmill.pipeline.engine.files import Files
-from corpusmill.pipeline.engine.fingerprint import differences, fingerprint, own_ingredients
+from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.layout import (
     Hashes,
@@ -49,7 +50,7 @@ from corpusmill.pipeline.engine.results import Packed
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.task import task_of, tasks_of
-from corpusmill.pipeline.errors import BudgetError, DamagedError, RunError
+from corpusmill.pipeline.errors import DamagedError, RunError
 from corpusmill.pipeline.recipe import Recipe
 
 MENDS = 10
@@ -81,8 +82,8 @@ class Driver:
     def __post_init__(self) -> None:
         self.out = place_of(self.out)  # a path is taken as well
 
-    def run(self) -> states.State:
-        """Run what is not there yet; returns the state written to run.json."""
+    def run(self) -> None:
+        """Run what is not there yet, and write run.json."""
         self.out.sweep()
         files = find_inputs(self.recipe.inputs, str(self.out)) if self.files is None else self.files
         self.stages = compile_recipe(self.recipe, self.sample, self.limit)
@@ -90,48 +91,18 @@ class Driver:
         # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
         self._inputs = Inputs(files, self.recipe.partition_bytes, self.out, self.manifests, self.folders)
-        self._admit(files)
-        state = states.State(states.describe_inputs(files), [], self.recipe.seed, False)
+        described = states.describe_inputs(files)
+        self._claim = claim(self.out, self.recipe, described, self._own, self.update)
+        self._watch = Watch(self.recipe, self.manifests, self._reader, self.reporter.warn)
+        state = states.State(described, [], self.recipe.seed, False)
         for stage in self.stages:
             self._ensure_from_whole_files(stage)
             state = replace(state, stages=[*state.stages, self._state_of(stage)])
-            self._save(state)  # before its budgets are judged: what stopped a run can be looked at
-            self._look_for_mistakes(stage)
+            self._claim.save(state)  # before its budgets are judged: what stopped a run can be looked at
+            self._watch.judge(stage)
             self._spend()
-        state = self._save(replace(state, complete=True))
+        self._claim.save(replace(state, complete=True))
         self.out.flush()
-        return state
-
-    def _admit(self, files: Sequence[InputFile]) -> None:
-        """Compare with what stands in OUT; another recipe, input or version is an error unless --update is given."""
-        new = self.recipe.canonical()
-        self._old, recipe = states.read_state(self.out), states.read_recipe(self.out)
-        lines: list[str] = []
-        if recipe is not None:
-            lines = states.changes(recipe, new, self._old, states.describe_inputs(files), self._own)
-            if not self.update:
-                states.refuse_other_recipe(self.out, lines)
-        self._keep_longer = recipe is not None and not lines and len(recipe["stages"]) > len(new["stages"])
-        if not self._keep_longer:
-            states.write_recipe(self.out, new)
-        self._admitted = states.read_recipe(self.out)
-
-    def _need_folder(self) -> None:
-        """Stop before this run mixes its records with those of one that was admitted after it."""
-        if states.read_recipe(self.out) != self._admitted:
-            raise RunError(
-                f"another run with another recipe has taken over {self.out}: let it end, or choose another --out"
-            )
-
-    def _save(self, state: states.State) -> states.State:
-        """Write run.json; a shorter recipe leaves the later stages of a longer one in force."""
-        if self._keep_longer and self._old is not None:
-            names = {stage.name for stage in state.stages}
-            rest = [stage for stage in self._old.stages if stage.name not in names]
-            state = replace(state, stages=[*state.stages, *rest], complete=self._old.complete)
-        self._need_folder()
-        states.write_state(self.out, state)
-        return state
 
     def _state_of(self, stage: Stage) -> states.StageState:
         manifest = self.manifests[stage.name]
@@ -171,17 +142,17 @@ class Driver:
 
     def _ensure(self, stage: Stage) -> None:
         """Reuse the stage's manifest, or make it."""
-        reads = {name: self.manifests[name].content for name in stage.reads}
+        contents = {name: self.manifests[name].content for name in stage.reads}
+        reads = contents
         if stage.name == "documents":
-            described = states.describe_inputs(self._inputs.files)
-            reads = {f"{item['source']}/{item['relative']}": item["identity"] for item in described}
+            reads = {f"{item['source']}/{item['relative']}": item["identity"] for item in self._claim.inputs}
             reads["partition_bytes"] = str(self.recipe.partition_bytes)
         print_of = fingerprint(self._own[stage.name], reads)
         folder = folder_of(stage, print_of)
         self.folders[stage.name] = folder
         started = time.perf_counter()
         manifest = read_manifest(self.out / folder)
-        why = self._why(stage)
+        why = self._claim.why(stage, self._own[stage.name], contents)
         sizes = (self.out / folder).sizes() if manifest is not None else {}
         redo = manifest is not None and self._to_redo(stage, manifest)
         if manifest is not None and not redo and not self._damaged(stage, manifest, sizes):
@@ -227,22 +198,6 @@ class Driver:
         self.manifests[stage.name] = made
         self._publish(stage)
         return True
-
-    def _why(self, stage: Stage) -> list[str]:
-        """In words, how the stage differs from the one that was in force; [] when it does not."""
-        before = self._old.stage(stage.name) if self._old else None
-        if before is None:
-            return ["new"]
-        lines = differences(before.own, self._own[stage.name])
-        if stage.name == "documents" and self._old is not None:
-            lines += states.input_differences(self._old.inputs, states.describe_inputs(self._inputs.files))
-        return lines + [
-            f"{name} changed" for name in stage.reads if self._was(name) != self.manifests[name].content
-        ]
-
-    def _was(self, name: str) -> str | None:
-        stage = self._old.stage(name) if self._old else None
-        return stage.content if stage else None
 
     def _damaged(self, stage: Stage, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
         """Whether files of a finished stage are gone or cut; those of a spent temporary stage may be gone."""
@@ -308,7 +263,7 @@ class Driver:
             units,
             self.manifests,
             self._inputs.files,
-            self._old,
+            self._claim.old,
             {name: manifest for name, (manifest, _) in self._replaced.items()},
         )
         for unit in self.replay.to_redo(stage.name, found):
@@ -352,15 +307,14 @@ class Driver:
             stage, self.out, needed, self.recipe.seed, groups, again, Hashes(read).of, self.replay
         )
         results = Packed()
-        errors = self._errors(stage)
+        errors = self._watch.errors(stage)
         try:
             for done in self.runner.run(tasks, self.stop):
                 results.update({result.unit: result for result in done.results})
                 self._measure(stage, done)
                 self.reporter.task_done(stage, done)
-                self._add_errors(stage, done.results, errors)
-                if errors.over(budgets.EARLY_ROWS):
-                    raise BudgetError(errors.message(self._reader(stage)))
+                self._watch.add(stage, done.results, errors)
+                self._watch.early(stage, errors)
         finally:
             note_lost(self.out, self.runner.queue.take_lost())
             self.out.flush()
@@ -377,24 +331,6 @@ class Driver:
         }
         note(self.out, f"{stage.name}.jsonl", [line])
 
-    def _look_for_mistakes(self, stage: Stage) -> None:
-        """The budgets of a stage that is done: too many failed rows, or a cut that drops nearly all (a wrong threshold, more often than not)."""
-        results, errors = self.manifests[stage.name].results, self._errors(stage)
-        self._add_errors(stage, results.values(), errors)
-        budgets.judge_stage(
-            stage, results, errors, self.recipe.max_drop, self._reader(stage), self.reporter.warn
-        )
-
-    def _errors(self, stage: Stage) -> budgets.Errors:
-        return budgets.Errors(stage.name, self.recipe.error_rate(stage.name))
-
-    def _add_errors(self, stage: Stage, results: Iterable[Result], errors: budgets.Errors) -> None:
-        if budgets.rows_can_fail(stage):
-            before = self.manifests.get(stage.ledger or "documents")  # not there yet while extract runs
-            given = before.results if before else {}
-            for result in results:
-                errors.add(result, budgets.rows_given(stage, result, given))
-
     def _reader(self, stage: Stage) -> Files:
         """Reads what a stage made and what it read, for messages."""
         return Files(task_of(stage, self.out, self._folders_for(stage), self.recipe.seed, []), Unit(0, 0))
@@ -405,7 +341,7 @@ class Driver:
     def _publish(self, stage: Stage) -> None:
         """Copy what people and streams look for by a fixed name."""
         if isinstance(stage.operation, SetOperation):
-            self._need_folder()
+            self._claim.need()
             for name, target in stage.operation.publish().items():
                 data = (self.out / self.folders[stage.name] / name).read_bytes()
                 path = self.out / target

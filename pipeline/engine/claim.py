@@ -1,0 +1,71 @@
+"""A run's claim on OUT: the recipe under which it may write there, what was in force before, and run.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from corpusmill.pipeline.engine import state as states
+from corpusmill.pipeline.engine.fingerprint import differences
+from corpusmill.pipeline.engine.place import Place
+from corpusmill.pipeline.engine.stage import Stage
+from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.recipe import Recipe
+
+Inputs = list[dict[str, Any]]
+"""As `describe_inputs` gives them."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`old` is the state found in OUT, `admitted` the recipe that stands there since; `keep_longer` when ours is the beginning of it."""
+
+    out: Place
+    inputs: Inputs
+    old: states.State | None
+    admitted: dict[str, Any] | None
+    keep_longer: bool
+
+    def need(self) -> None:
+        """Stop before this run mixes its records with those of one that was admitted after it."""
+        if states.read_recipe(self.out) != self.admitted:
+            raise RunError(
+                f"another run with another recipe has taken over {self.out}: let it end, or choose another --out"
+            )
+
+    def save(self, state: states.State) -> None:
+        """Write run.json; a shorter recipe leaves the later stages of a longer one in force."""
+        if self.keep_longer and self.old is not None:
+            names = {stage.name for stage in state.stages}
+            rest = [stage for stage in self.old.stages if stage.name not in names]
+            state = replace(state, stages=[*state.stages, *rest], complete=self.old.complete)
+        self.need()
+        states.write_state(self.out, state)
+
+    def why(self, stage: Stage, own: Mapping[str, Any], contents: Mapping[str, str]) -> list[str]:
+        """In words, how the stage differs from the one that was in force; [] when it does not. `contents` are those of what it reads."""
+        before = self.old.stage(stage.name) if self.old else None
+        if self.old is None or before is None:
+            return ["new"]
+        lines = differences(before.own, own)
+        if stage.name == "documents":
+            lines += states.input_differences(self.old.inputs, self.inputs)
+        was = {each.name: each.content for each in self.old.stages}
+        return lines + [f"{name} changed" for name, content in contents.items() if was.get(name) != content]
+
+
+def claim(
+    out: Place, recipe: Recipe, inputs: Inputs, own: Mapping[str, dict[str, Any]], update: bool
+) -> Claim:
+    """Compare with what stands in OUT; another recipe, input or version is an error unless `update` is given."""
+    new, old, standing = recipe.canonical(), states.read_state(out), states.read_recipe(out)
+    lines: list[str] = []
+    if standing is not None:
+        lines = states.changes(standing, new, old, inputs, own)
+        if not update:
+            states.refuse_other_recipe(out, lines)
+    keep_longer = standing is not None and not lines and len(standing["stages"]) > len(new["stages"])
+    if not keep_longer:
+        states.write_recipe(out, new)
+    return Claim(out, inputs, old, states.read_recipe(out), keep_longer)
