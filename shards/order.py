@@ -27,16 +27,28 @@ ORDER_VERSION = 1
 
 @dataclass(frozen=True)
 class Samples:
-    """Consecutive samples from `start`; arrays of equal length. `row` counts through the whole component."""
+    """Consecutive samples from `start`; arrays of equal length. `row` counts through the whole component.
+
+    `block` counts through the blocks of all components in the plan's order, `inside` is the row's place in its block.
+    """
 
     start: int
     component: npt.NDArray[np.uint32]
     epoch: Indices
     row: Indices
+    block: Indices
+    inside: Indices
 
     def slice(self, start: int, stop: int) -> Samples:
         part = slice(start - self.start, stop - self.start)
-        return Samples(start, self.component[part], self.epoch[part], self.row[part])
+        return Samples(
+            start,
+            self.component[part],
+            self.epoch[part],
+            self.row[part],
+            self.block[part],
+            self.inside[part],
+        )
 
 
 class ComponentOrder:
@@ -46,20 +58,25 @@ class ComponentOrder:
         self.name, self.seed, self.window = name, seed, min(window, len(block_rows))
         self._rows = block_rows.astype(np.int64)
         self._first = np.concatenate([[0], np.cumsum(self._rows)])
-        self.rows = int(self._first[-1])
+        self.rows, self.blocks = int(self._first[-1]), len(self._rows)
         self._starts = lru_cache(maxsize=2)(self._window_starts)
 
     def take(self, start: int, count: int) -> tuple[Indices, Indices]:
         """(epoch, row) of the component's positions `start` .. `start + count` - 1."""
-        epochs, rows = np.empty(count, np.int64), np.empty(count, np.int64)
+        epochs, blocks, inside = self.find(start, count)
+        return epochs, self._first[blocks] + inside
+
+    def find(self, start: int, count: int) -> tuple[Indices, Indices, Indices]:
+        """(epoch, block, row in the block) of the component's positions `start` .. `start + count` - 1."""
+        found = np.empty((3, count), np.int64)
         done = 0
         while done < count:
             epoch, place = divmod(start + done, self.rows)
             n = min(count - done, self.rows - place)
-            epochs[done : done + n] = epoch
-            rows[done : done + n] = self._epoch_rows(epoch, np.arange(place, place + n))
+            found[0, done : done + n] = epoch
+            found[1:, done : done + n] = self._epoch_rows(epoch, np.arange(place, place + n))
             done += n
-        return epochs, rows
+        return found[0], found[1], found[2]
 
     def places(self, epoch: int, rows: Indices) -> Indices:
         """Where in an epoch each of `rows` comes: the inverse of what an epoch's part of `take` gives."""
@@ -78,8 +95,12 @@ class ComponentOrder:
             places[here] = starts[window] + unpermute(inside, int(sizes.sum()), derive(key, "rows", window))
         return places
 
-    def _epoch_rows(self, epoch: int, places: Indices) -> Indices:
-        """Rows at consecutive places of an epoch, for all the windows that they touch at once."""
+    def first_row(self, blocks: Indices) -> Indices:
+        """The component-wide row at which each block begins."""
+        return self._first[blocks]
+
+    def _epoch_rows(self, epoch: int, places: Indices) -> tuple[Indices, Indices]:
+        """(block, row in it) at consecutive places of an epoch, for all the windows that they touch at once."""
         key = self._key(epoch)
         starts = self._starts(epoch)
         first, last = np.searchsorted(starts, places[[0, -1]], side="right") - 1
@@ -94,7 +115,7 @@ class ComponentOrder:
         at = base + permute_each(places - base, sizes, counts)
         slot = np.searchsorted(ends, at, side="right")
         block = blocks[slot]
-        return np.asarray(self._first[block] + at - ends[slot] + self._rows[block])
+        return block, at - ends[slot] + self._rows[block]
 
     def _window_starts(self, epoch: int) -> Indices:
         """Place in the epoch at which each window starts, and the epoch's length at the end.
@@ -121,6 +142,8 @@ class Order:
     def __init__(self, mixture: Mixture, components: Sequence[ComponentOrder]) -> None:
         self.mixture = mixture
         self.components = tuple(components)
+        self.first_block = np.cumsum([0, *(order.blocks for order in self.components)])
+        """Where each component's blocks begin among those of all; at the end, how many there are."""
         self._block = lru_cache(maxsize=4)(self._make_block)
 
     def samples(self, start: int, stop: int) -> Samples:
@@ -149,20 +172,19 @@ class Order:
 
     def _make_block(self, start: int) -> Samples:
         block = self.mixture.block(start)
-        epoch, row = np.empty(len(block.component), np.int64), np.empty(len(block.component), np.int64)
+        epoch, row, number, inside = np.empty((4, len(block.component)), np.int64)
         for i, order in enumerate(self.components):
             here = np.flatnonzero(block.component == i)
             if here.size:
-                epoch[here], row[here] = order.take(block.before[i], here.size)
-        return Samples(block.start, block.component, epoch, row)
+                epoch[here], blocks, inside[here] = order.find(block.before[i], here.size)
+                row[here] = order.first_row(blocks) + inside[here]
+                number[here] = self.first_block[i] + blocks
+        return Samples(block.start, block.component, epoch, row, number, inside)
 
 
 def _joined(start: int, parts: Sequence[Samples]) -> Samples:
     if not parts:
-        return Samples(start, np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
-    return Samples(
-        start,
-        np.concatenate([part.component for part in parts]),
-        np.concatenate([part.epoch for part in parts]),
-        np.concatenate([part.row for part in parts]),
-    )
+        nothing = np.empty(0, np.int64)
+        return Samples(start, np.empty(0, np.uint32), nothing, nothing, nothing, nothing)
+    columns = zip(*((p.component, p.epoch, p.row, p.block, p.inside) for p in parts), strict=True)
+    return Samples(start, *(np.concatenate(column) for column in columns))

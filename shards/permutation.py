@@ -21,6 +21,11 @@ _Words = npt.NDArray[np.uint64]
 ROUNDS = 6
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
+_STEPS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST = np.uint64(31)
 
 
 def derive(*parts: int | str) -> int:
@@ -83,31 +88,45 @@ def _walk(places: Indices, domain: _Domain, step: Callable[[_Words, _Domain], _W
 
 
 def _forward(values: _Words, domain: _Domain) -> _Words:
-    left, right = np.divmod(values, domain.columns)
+    left = values // domain.columns
+    right = values - left * domain.columns
     for i, key in enumerate(domain.keys):
         if i % 2 == 0:
-            left = (left + _hash(right, key) % domain.rows) % domain.rows
+            left = _below(left + _hashed(right, key, domain.rows), domain.rows)
         else:
-            right = (right + _hash(left, key) % domain.columns) % domain.columns
-    return left * domain.columns + right
+            right = _below(right + _hashed(left, key, domain.columns), domain.columns)
+    left *= domain.columns
+    left += right
+    return left
 
 
 def _backward(values: _Words, domain: _Domain) -> _Words:
-    left, right = np.divmod(values, domain.columns)
+    left = values // domain.columns
+    right = values - left * domain.columns
     for i, key in reversed(list(enumerate(domain.keys))):
         if i % 2 == 0:
-            left = (left + (domain.rows - _hash(right, key) % domain.rows)) % domain.rows
+            left = _below(left + (domain.rows - _hashed(right, key, domain.rows)), domain.rows)
         else:
-            right = (right + (domain.columns - _hash(left, key) % domain.columns)) % domain.columns
-    return left * domain.columns + right
+            right = _below(right + (domain.columns - _hashed(left, key, domain.columns)), domain.columns)
+    left *= domain.columns
+    left += right
+    return left
 
 
-def _hash(values: _Words, key: np.uint64 | _Words) -> _Words:
-    """splitmix64's finalizer; uint64 wraps around in numpy arrays."""
+def _below(sums: _Words, n: np.uint64 | _Words) -> _Words:
+    """`sums` % n for sums below 2n: taking n off one that is below it wraps around to more than any."""
+    return np.minimum(sums, sums - n, out=sums)
+
+
+def _hashed(values: _Words, key: np.uint64 | _Words, n: np.uint64 | _Words) -> _Words:
+    """splitmix64's finalizer, modulo n; uint64 wraps around in numpy arrays. In place, and by a quotient, which numpy vectorises."""
     z = values + key
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    for shift, factor in _STEPS:
+        z ^= z >> shift
+        z *= factor
+    z ^= z >> _LAST
+    z -= z // n * n
+    return z
 
 
 def _mixed(value: int) -> int:

@@ -8,10 +8,9 @@ few are kept as views, which cost address space and page cache but no memory of 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,34 +19,20 @@ import xxhash
 
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.layout import MANIFEST, Manifest, ShardFile, read_blocks, read_manifest, schema
+from corpusmill.shards.opened import BlockView, OpenBlocks
 from corpusmill.shards.order import ComponentOrder, Order, Samples
 from corpusmill.shards.permutation import Indices
 from corpusmill.shards.pieces import Pieces
 from corpusmill.shards.plan import Component, Plan, find_plan, read_plan
 
+KEPT_BLOCKS = 64
 OPEN_SHARDS = 256  # mapped files kept; far below the 65,530 mappings that Linux grants a process
-
-_Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True)
-class BlockView:
-    """One block: `tokens` [rows, T + 1] and `batch`, both views of the mapped file."""
-
-    first_row: int
-    tokens: npt.NDArray[np.unsignedinteger[Any]]
-    batch: pa.RecordBatch
-
-    def lists(self, column: str) -> tuple[Indices, npt.NDArray[np.unsignedinteger[Any]]]:
-        """(offsets, values) of a list column: row i holds values[offsets[i] : offsets[i + 1]]."""
-        array = self.batch.column(self.batch.schema.get_field_index(column))
-        return np.asarray(array.offsets).astype(np.int64), np.asarray(array.values)
 
 
 class ComponentReader:
-    """One component's blocks, opened when they are first needed."""
+    """One component's manifest and block table; its blocks are opened when they are asked for."""
 
-    def __init__(self, folder: Path, component: Component, keep: int) -> None:
+    def __init__(self, folder: Path, component: Component) -> None:
         self.folder, self.component = folder, component
         self.manifest = _manifest(folder, component)
         table = read_blocks(folder, self.manifest)
@@ -58,9 +43,7 @@ class ComponentReader:
             check_length(folder / shard.file, shard.size_bytes)
         self._schema = schema(self.manifest.sequence_length, self.manifest.dtype)
         self._checked = np.zeros(len(self.first_row), np.bool_)
-        self._views: OrderedDict[int, BlockView] = OrderedDict()
         self._files: OrderedDict[int, pa.Buffer] = OrderedDict()
-        self._keep = keep
 
     def shard(self, block: int) -> ShardFile:
         return self.manifest.shards[int(self.blocks["shard"][block])]
@@ -71,27 +54,32 @@ class ComponentReader:
 
     def view(self, block: int) -> BlockView:
         """Raises ShardError naming shard and block when the stored bytes are not those that were written."""
-        return _kept(self._views, block, self._keep, lambda: self._open(block))
-
-    def _open(self, block: int) -> BlockView:
-        number = int(self.blocks["shard"][block])
-        data = _kept(
-            self._files, number, OPEN_SHARDS, lambda: _map(self.folder, self.manifest.shards[number])
-        )
-        part = data.slice(int(self.blocks["offset"][block]), int(self.blocks["length"][block]))
-        if not self._checked[block]:
-            if xxhash.xxh3_64_intdigest(memoryview(part)) != int(self.blocks["xxh3"][block]):
-                raise ShardError(self._damaged(block))
-            self._checked[block] = True
+        part = self._stored(block)
         batch = pa.ipc.read_record_batch(pa.ipc.read_message(part), self._schema)
+        if batch.num_rows != int(self.blocks["rows"][block]):
+            raise ShardError(self._damaged(block, "its number of rows is not the one in blocks.arrow"))
         tokens = np.asarray(batch.column(0).values).reshape(batch.num_rows, self.manifest.sequence_length + 1)
         return BlockView(int(self.first_row[block]), tokens, batch)
 
-    def _damaged(self, block: int) -> str:
+    def _stored(self, block: int) -> pa.Buffer:
+        """The block's bytes; they have been compared with its hash."""
+        number = int(self.blocks["shard"][block])
+        if number not in self._files:
+            self._files[number] = _map(self.folder, self.manifest.shards[number])
+            if len(self._files) > OPEN_SHARDS:
+                self._files.popitem(last=False)
+        part = self._files[number].slice(int(self.blocks["offset"][block]), int(self.blocks["length"][block]))
+        if not self._checked[block]:
+            if xxhash.xxh3_64_intdigest(memoryview(part)) != int(self.blocks["xxh3"][block]):
+                raise ShardError(self._damaged(block, "its hash is not the one in blocks.arrow"))
+            self._checked[block] = True
+        return part
+
+    def _damaged(self, block: int, how: str) -> str:
         first, rows = int(self.first_row[block]), int(self.blocks["rows"][block])
         return (
             f"{self.folder / self.shard(block).file}: block {block} (rows {first} to {first + rows - 1} of {self.component.name}) "
-            "is damaged: its hash is not the one in blocks.arrow; restore the file or shard again (corpusmill verify lists all)"
+            f"is damaged: {how}; restore the file or shard again (corpusmill verify lists all)"
         )
 
 
@@ -101,9 +89,8 @@ class Shards:
     def __init__(self, path: str | Path) -> None:
         self.path = find_plan(path)
         self.plan: Plan = read_plan(self.path)
-        keep = max(64, 2 * self.plan.window)
         self.components = tuple(
-            ComponentReader(self.path.parent / component.folder, component, keep)
+            ComponentReader(self.path.parent / component.folder, component)
             for component in self.plan.components
         )
         for reader in self.components:
@@ -116,12 +103,21 @@ class Shards:
             ],
         )
 
+        self.opened = OpenBlocks(
+            int(self.order.first_block[-1]),
+            self.plan.sequence_length + 1,
+            self.plan.dtype,
+            max(KEPT_BLOCKS, 2 * self.plan.window * len(self.components)),
+            self._view,
+        )
+
     def tokens(self, samples: Samples) -> npt.NDArray[np.unsignedinteger[Any]]:
         """[samples, T + 1] ids, a copy that the caller may change."""
-        out = np.empty((len(samples.row), self.plan.sequence_length + 1), self.plan.dtype)
-        for view, places, rows in self._grouped(samples):
-            out[places] = view.tokens[rows]
-        return out
+        return self.opened.gather(samples.block, samples.inside)
+
+    def _view(self, block: int) -> BlockView:
+        component = int(np.searchsorted(self.order.first_block, block, side="right")) - 1
+        return self.components[component].view(block - int(self.order.first_block[component]))
 
     def pieces(self, samples: Samples) -> Pieces:
         """The pieces of documents in each sample, in order."""
@@ -140,15 +136,10 @@ class Shards:
 
     def _grouped(self, samples: Samples) -> Iterator[tuple[BlockView, Indices, Indices]]:
         """(block, places in `samples`, rows in the block), each block once."""
-        for i in np.unique(samples.component).tolist():  # of hundreds of components a small batch holds a few
-            reader = self.components[i]
-            places = np.flatnonzero(samples.component == i)
-            blocks = reader.block_of(samples.row[places])
-            order = np.argsort(blocks, kind="stable")
-            cuts = np.flatnonzero(np.diff(blocks[order])) + 1
-            for group in np.split(order, cuts):
-                view = reader.view(int(blocks[group[0]]))
-                yield view, places[group], samples.row[places[group]] - view.first_row
+        order = np.argsort(samples.block, kind="stable")
+        cuts = np.flatnonzero(np.diff(samples.block[order])) + 1
+        for group in np.split(order, cuts) if order.size else ():
+            yield self.opened.view(int(samples.block[group[0]])), group, samples.inside[group]
 
 
 def check_length(path: Path, size_bytes: int) -> None:
@@ -207,14 +198,3 @@ def _check_kind(plan: Plan, reader: ComponentReader) -> None:
         raise ShardError(
             f"{reader.folder} and the plan disagree on sequence length, dtype or eos; run mix again"
         )
-
-
-def _kept(store: OrderedDict[int, _Value], key: int, limit: int, make: Callable[[], _Value]) -> _Value:
-    """`store[key]`, made when it is not there; the longest unused goes when there are more than `limit`."""
-    if key in store:
-        store.move_to_end(key)
-    else:
-        store[key] = make()
-        if len(store) > limit:
-            store.popitem(last=False)
-    return store[key]

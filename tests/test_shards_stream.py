@@ -420,5 +420,8 @@ def test_a_program_that_forgets_to_close_its_stream_still_ends(shards: Path) -> 
 def test_open_blocks_are_bounded(tmp_path: Path) -> None:
     write_shards(tmp_path, [Sample("only", [documents(1, 400)], rows_per_block=1)], {"only": PPB}, window=4)
     opened = Shards(tmp_path)
-    opened.tokens(opened.order.samples(0, 600))
-    assert len(opened.components[0]._views) == 64
+    found = opened.tokens(opened.order.samples(0, 600))
+    assert len(opened.opened) == opened.opened.keep == 64
+    assert np.array_equal(
+        found, np.concatenate([opened.tokens(opened.order.samples(i, i + 1)) for i in range(600)])
+    )
