@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from corpusmill.pipeline.errors import CursorError, ShardError
-from corpusmill.shards.reader import BlockView, ComponentReader, Shards
+from corpusmill.shards.opened import BlockView
+from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Wanted, find
 
 
