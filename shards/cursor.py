@@ -1,14 +1,19 @@
-"""Where a stream stands: about 100 bytes, the same on every rank, whatever the number of ranks, workers or the batch size."""
+"""Where a stream stands: about 100 bytes, the same on every rank, whatever the number of ranks, workers or the batch size.
+
+A cursor fits a plan and a quarantine list that give the same samples below its `next`, whatever they say from there on.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.plan import Plan
+from corpusmill.shards.quarantine import check_version
+from corpusmill.shards.reader import Shards
 
 VERSION = 1
 
@@ -52,15 +57,26 @@ def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
     return cursor
 
 
+def open_at(shards: Shards, cursor: Cursor | Mapping[str, Any] | str | None, want: Sequence[str] = ()) -> int:
+    """The sample from which a stream goes on; raises CursorError when plan or quarantine have changed what was before it,
+    and when something is hidden from there on but `want` does not take the loss mask that says so."""
+    start = start_of(cursor, shards.plan, str(shards.path))
+    if cursor is not None:
+        version = read_cursor(cursor).quarantine
+        check_version(shards.quarantine, version, start, shards.plan, shards.order)
+    if "loss_mask" not in want and shards.quarantine.hides_from(start):
+        raise CursorError(
+            f"{shards.path.parent} has a quarantine list: its tokens arrive as end-of-text and must not be learnt; "
+            'take the mask with want=("loss_mask",) and leave those targets out of the loss'
+        )
+    return start
+
+
 def start_of(cursor: Cursor | Mapping[str, Any] | str | None, plan: Plan, where: str) -> int:
     """The sample to go on from; raises CursorError when the cursor's plan is not `plan` up to there."""
     if cursor is None:
         return 0
     cursor = read_cursor(cursor)
-    if cursor.quarantine is not None:
-        raise CursorError(
-            f"cursor was made under quarantine list {cursor.quarantine[:8]}; {where} has none: restore the list"
-        )
     if plan.samples is not None and cursor.next > plan.samples:
         raise CursorError(
             f"cursor stands at sample {cursor.next}, {where} ends at {plan.samples}: pass the plan it was made with"

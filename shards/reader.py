@@ -24,6 +24,7 @@ from corpusmill.shards.order import ComponentOrder, Order, Samples
 from corpusmill.shards.permutation import Indices
 from corpusmill.shards.pieces import Pieces
 from corpusmill.shards.plan import Component, Plan, find_plan, read_plan
+from corpusmill.shards.quarantine import Hidden, read_quarantine
 
 KEPT_BLOCKS = 64
 OPEN_SHARDS = 256  # mapped files kept; far below the 65,530 mappings that Linux grants a process
@@ -84,7 +85,7 @@ class ComponentReader:
 
 
 class Shards:
-    """All that a plan names, opened: the order of its samples and the rows behind them."""
+    """All that a plan names, opened: the order of its samples, the rows behind them, and what a quarantine hides of them."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = find_plan(path)
@@ -95,6 +96,8 @@ class Shards:
         )
         for reader in self.components:
             _check_kind(self.plan, reader)
+        self.quarantine = read_quarantine(self.path.parent, self.plan)
+        self.hidden = Hidden(self.quarantine, self.plan)
         self.order = Order(
             self.plan.mixture(),
             [
@@ -112,7 +115,7 @@ class Shards:
         )
 
     def tokens(self, samples: Samples) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """[samples, T + 1] ids, a copy that the caller may change."""
+        """[samples, T + 1] ids as they are stored, a copy that the caller may change."""
         return self.opened.gather(samples.block, samples.inside)
 
     def _view(self, block: int) -> BlockView:

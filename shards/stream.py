@@ -27,7 +27,7 @@ from typing import Any
 import numpy.typing as npt
 
 from corpusmill.pipeline.errors import CursorError
-from corpusmill.shards.cursor import Cursor, start_of
+from corpusmill.shards.cursor import Cursor, open_at
 from corpusmill.shards.pieces import DERIVED, context_slice
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.reader import Shards
@@ -57,6 +57,7 @@ class Slicing:
         if self.want:
             pieces = shards.pieces(samples)
             batch.update((name, DERIVED[name](pieces)) for name in self.want)
+        shards.hidden.apply(batch, samples, shards.plan.eos)
         return batch if self.cp_size == 1 else context_slice(batch, self.cp_rank, self.cp_size)
 
     def starts(self, plan: Plan, start: int, step: int = 1) -> Iterator[int]:
@@ -194,7 +195,7 @@ class Stream(Iterator[Batch]):
 
     @property
     def cursor(self) -> Cursor:
-        return Cursor(self.shards.plan.id, self._next)
+        return Cursor(self.shards.plan.id, self._next, self.shards.quarantine.id)
 
     @property
     def batches_left(self) -> int | None:
@@ -248,4 +249,4 @@ def stream(
     """
     shards = Shards(path)
     part = slicing(shards.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
-    return Stream(shards, part, start_of(cursor, shards.plan, str(shards.path)), prefetch)
+    return Stream(shards, part, open_at(shards, cursor, want), prefetch)

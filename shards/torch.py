@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from corpusmill.pipeline.errors import CursorError
-from corpusmill.shards.cursor import Cursor, start_of
+from corpusmill.shards.cursor import Cursor, open_at
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.stream import Batch, Stream, slicing
 
@@ -48,9 +48,10 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
         super().__init__()
         shards = Shards(path)
         self.path, self.plan = shards.path, shards.plan
+        self._quarantine = shards.quarantine.id
         self.prefetch = prefetch
         self._part = slicing(self.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
-        self._next = start_of(cursor, self.plan, str(self.path))
+        self._next = open_at(shards, cursor, want)
         self._began = self._counted = False
         self._elsewhere = torch.zeros(
             1, dtype=torch.bool
@@ -63,7 +64,7 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
             yield from self._work(worker.id, worker.num_workers)
             return
         self._began = True
-        with Stream(Shards(self.path), self._part, self._next, self.prefetch) as batches:
+        with Stream(self._open(), self._part, self._next, self.prefetch) as batches:
             for batch in batches:
                 self._next = batches.cursor.next
                 yield _tensors(batch)
@@ -74,7 +75,7 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
             raise CursorError(
                 "a plain DataLoader with workers does not tell how many batches it handed out: use stream_loader"
             )
-        return Cursor(self.plan.id, self._next).state()
+        return Cursor(self.plan.id, self._next, self._quarantine).state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Raises CursorError when iteration has begun (workers would go on from the old place) or the plan is another."""
@@ -82,7 +83,7 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
             raise CursorError(
                 "load_state_dict after iteration began would be ignored by what is on its way: load first, then iterate"
             )
-        self._next = start_of(state, self.plan, str(self.path))
+        self._next = open_at(self._open(), state, self._part.want)
 
     def begin(self) -> None:
         """Called by the loader that counts for a dataset whose batches are made by workers."""
@@ -91,8 +92,17 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
     def handed_out(self) -> None:
         self._next += self._part.batch_size
 
-    def _work(self, worker: int, workers: int) -> Iterator[Tensors]:
+    def _open(self) -> Shards:
+        """The shards again, where they are read; refused when the list has changed meanwhile, for the state names the old one."""
         shards = Shards(self.path)
+        if (shards.plan.id, shards.quarantine.id) != (self.plan.id, self._quarantine):
+            raise CursorError(
+                f"plan or quarantine list in {self.path.parent} changed since this dataset was made: make it again from its state_dict"
+            )
+        return shards
+
+    def _work(self, worker: int, workers: int) -> Iterator[Tensors]:
+        shards = self._open()
         first = self._next + worker * self._part.batch_size
         for start in self._part.starts(self.plan, first, workers):
             yield _tensors(self._part.batch(shards, start))

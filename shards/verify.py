@@ -32,6 +32,7 @@ from corpusmill.shards.layout import (
     schema,
 )
 from corpusmill.shards.plan import Component, find_plan, read_plan
+from corpusmill.shards.quarantine import QUARANTINE_FILE, read_quarantine
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,16 @@ def verify(path: str | Path) -> list[Finding]:
         plan = read_plan(place)
     except ShardError as error:
         return [Finding(place.name, str(error))]
-    return [
+    findings = [
         Finding(f"{component.folder}/{name}", what)
         for component in plan.components
         for name, what in _component(place.parent / component.folder, component)
     ]
+    try:
+        read_quarantine(place.parent, plan)
+    except ShardError as error:
+        findings.append(Finding(QUARANTINE_FILE, str(error)))
+    return findings
 
 
 def _component(folder: Path, component: Component) -> Iterator[tuple[str, str]]:

@@ -220,12 +220,6 @@ def test_a_cursor_of_an_earlier_plan_fits_up_to_where_they_differ(two: list[tupl
         start_of(Cursor(old.id, 4097), new, "plan.json")
 
 
-def test_a_cursor_under_a_quarantine_needs_that_list(two: list[tuple[str, Manifest]]) -> None:
-    plan = compile_plan(two, [EVEN], seed=1)
-    with pytest.raises(CursorError, match="quarantine list abcdef12"):
-        start_of(Cursor(plan.id, 0, quarantine="abcdef1234"), plan, "plan.json")
-
-
 def test_a_cursor_beyond_the_end_is_refused(two: list[tuple[str, Manifest]]) -> None:
     plan = compile_plan(two, [EVEN], seed=1, samples=100)
     assert start_of(Cursor(plan.id, 100), plan, "plan.json") == 100
