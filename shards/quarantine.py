@@ -133,7 +133,7 @@ class Hidden:
         at = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         place, sample = np.repeat(places, counts), np.repeat(samples, counts)
         there = (table[at, 3] <= sample) & (sample < table[at, 4])
-        return np.column_stack([place, table[at, 1], table[at, 2]])[there]
+        return np.stack([place[there], table[at[there], 1], table[at[there], 2]], axis=1)
 
     def apply(self, batch: dict[str, npt.NDArray[Any]], samples: Samples, eos: int) -> None:
         """Writes end-of-text over what is hidden, and takes the targets among it out of `loss_mask`."""
