@@ -68,7 +68,7 @@ class OpenBlocks:
     def gather(self, block: Indices, inside: Indices) -> Tokens:
         """[rows, T + 1]: row `inside[i]` of block `block[i]`, a copy of the caller's own."""
         address = self._address[block]
-        if not address.all():
+        if np.count_nonzero(address) < len(address):
             needed = np.unique(block)
             if len(needed) > self.keep:  # more than may be open at once: part by part
                 half = len(block) // 2

@@ -13,28 +13,20 @@ Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second aga
 
 from __future__ import annotations
 
-import atexit
 import operator
-import os
-import queue
-import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy.typing as npt
-
 from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.ahead import Batch, Waits, ahead, plainly
 from corpusmill.shards.cursor import Cursor, open_at
 from corpusmill.shards.pieces import DERIVED, context_slice
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.reader import Shards
-
-Batch = dict[str, npt.NDArray[Any]]
-
-_WAIT_S = 0.1  # how soon an idle prefetch thread notices that its stream was closed
 
 
 @dataclass(frozen=True)
@@ -116,69 +108,14 @@ def _whole(name: str, value: int) -> int:
         raise CursorError(f"{name} is {value!r}; a whole number is needed") from None
 
 
-def _plainly(shards: Shards, part: Slicing, start: int) -> Generator[Batch, None, None]:
-    for first in part.starts(shards.plan, start):
-        yield part.batch(shards, first)
+@dataclass(frozen=True)
+class Stats:
+    """Of one stream, since it was opened. `starved` counts batches that were not ready when asked for, the first apart."""
 
-
-def _ahead(shards: Shards, part: Slicing, start: int, count: int) -> Generator[Batch, None, None]:
-    """Up to `count` batches made before they are asked for. The thread starts with the first and ends with the generator."""
-    made: queue.Queue[Batch | BaseException | None] = queue.Queue(count)
-    stop = threading.Event()
-    thread = threading.Thread(
-        target=_fill, args=(shards, part, start, made, stop), name="corpusmill-stream", daemon=True
-    )
-    thread.start()
-    process = os.getpid()
-
-    def end() -> None:
-        stop.set()
-        thread.join()
-
-    # An interpreter that ends under a thread inside Arrow aborts the process: such a thread ends first.
-    atexit.register(end)
-    try:
-        while (item := made.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-            if os.getpid() != process:
-                raise CursorError(
-                    "this process was forked from the one whose thread fills the stream, and would wait for it for ever: "
-                    "open a stream of its own from the cursor"
-                )
-    finally:
-        stop.set()
-        if thread is not threading.current_thread():  # a garbage collector may run anywhere
-            thread.join()
-            atexit.unregister(end)
-
-
-def _fill(
-    shards: Shards,
-    part: Slicing,
-    start: int,
-    made: queue.Queue[Batch | BaseException | None],
-    stop: threading.Event,
-) -> None:
-    def put(item: Batch | BaseException | None) -> bool:
-        while not stop.is_set():
-            try:
-                made.put(item, timeout=_WAIT_S)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    try:
-        for first in part.starts(shards.plan, start):
-            if not put(part.batch(shards, first)):
-                return
-        put(None)
-    except (
-        BaseException
-    ) as error:  # whatever it is, the reader of the stream must see it and not wait for ever
-        put(error)
+    batches: int
+    waited_seconds: float
+    starved: int
+    blocks_opened: int
 
 
 class Stream(Iterator[Batch]):
@@ -188,8 +125,11 @@ class Stream(Iterator[Batch]):
         self.shards = shards
         self._part = part
         self._next = start
+        self._began = start
+        self._waits = Waits()
+        make, starts = partial(part.batch, shards), part.starts(shards.plan, start)
         self._batches = (
-            _ahead(shards, part, start, prefetch) if prefetch > 0 else _plainly(shards, part, start)
+            ahead(make, starts, prefetch, self._waits) if prefetch > 0 else plainly(make, starts, self._waits)
         )
         self._ended: BaseException | None = None
 
@@ -202,6 +142,20 @@ class Stream(Iterator[Batch]):
         """The same number on every rank; None when the plan has no end."""
         samples = self.shards.plan.samples
         return None if samples is None else max(0, samples - self._next) // self._part.batch_size
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long the stream's user waited for batches: what a trainer loses to its data."""
+        return self._waits.seconds
+
+    @property
+    def starved(self) -> int:
+        """How many batches were not ready when asked for, the first apart; with `prefetch=0` none ever is."""
+        return self._waits.starved
+
+    def stats(self) -> Stats:
+        batches = (self._next - self._began) // self._part.batch_size
+        return Stats(batches, self._waits.seconds, self._waits.starved, self.shards.opened.opened)
 
     def __next__(self) -> Batch:
         if self._ended is not None:

@@ -19,9 +19,10 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.ahead import Batch
 from corpusmill.shards.cursor import Cursor, open_at
 from corpusmill.shards.reader import Shards
-from corpusmill.shards.stream import Batch, Stream, slicing
+from corpusmill.shards.stream import Stream, slicing
 
 Tensors = dict[str, torch.Tensor]
 
