@@ -8,9 +8,10 @@
     <fp>/<slug>/docs-00000.parquet         where each document came from: read by `locate` alone
 
 A shard is an uncompressed Arrow IPC file; a record batch is a block, the unit of reading, hashing and shuffling.
-A row is T + 1 tokens with stride T: inside a shard its last token is the first of the next row, so no target is lost.
+A row is T + 1 tokens: T inputs and, one further, T targets. A document that goes on in another row goes on there with its last
+token, so no target is lost; with packing `concat` a row's last token is always the first of the shard's next row.
 `doc_ends` are the ends of the pieces of documents in the row; the last is the number of real tokens, the rest is padding
-with the end-of-text id. A shard's first row starts with its first document; documents never cross shards.
+with the end-of-text id. Documents never cross shards.
 All offsets and counts are 64 bits wide. `block_table` reads each byte of a shard once.
 """
 
@@ -43,6 +44,9 @@ FILE_MAGIC = b"ARROW1\0\0"  # an Arrow IPC file starts with it; the first messag
 Boundary = Literal["eos", "bos", "both", "none"]
 """What stands around each document: its end of text, its begin of text, both, or nothing."""
 
+Packing = Literal["concat", "best_fit", "pad"]
+"""How documents share rows: end to end, whole ones where they fit best, or one a row (shards/pack.py)."""
+
 BLOCKS = pa.schema(
     [
         pa.field("shard", pa.uint32(), nullable=False),  # index into the manifest's `shards`
@@ -66,7 +70,7 @@ DOCS = pa.schema(
         pa.field("digest", pa.binary()),  # of the text that was tokenized
         pa.field("source", pa.string()),
         pa.field("tokens", pa.uint32(), nullable=False),  # with its boundary
-        pa.field("first_row", pa.uint64(), nullable=False),  # component-wide row in which it begins
+        pa.field("first_row", pa.uint64(), nullable=False),  # row of its shard in which it begins
     ]
 )
 """Columns that every docs sidecar has, in this order; `language` and measures may follow."""
@@ -128,7 +132,8 @@ class Manifest:
     tokenizer_file: str  # relative to the component's folder
     boundary: Boundary
     bos: int | None  # None when documents have no begin of text
-    packing: str
+    packing: Packing
+    split_documents: int  # that lie whole in no row
     rows: int
     tokens: int
     documents: int
@@ -174,7 +179,7 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
     return manifest
 
 
-_KINDS = {"int": int, "str": str, "int | None": int, "Boundary": str}
+_KINDS = {"int": int, "str": str, "int | None": int, "Boundary": str, "Packing": str}
 
 
 def _check_fields(value: Manifest | ShardFile, where: str) -> None:

@@ -29,6 +29,7 @@ class Sidecar:
         entry = reader.manifest.shards[shard]
         self.path = reader.folder / entry.docs_file
         self.first = sum(other.documents for other in reader.manifest.shards[:shard])
+        self.first_row = sum(other.rows for other in reader.manifest.shards[:shard])
         try:
             data = self.path.read_bytes()
         except OSError as error:
@@ -45,7 +46,7 @@ class Sidecar:
         self.group = lru_cache(maxsize=4)(self.file.read_row_group)
 
     def document(self, number: int) -> dict[str, Any]:
-        """All columns of a document, by their names."""
+        """All columns of a document, by their names; `first_row` counts through the component."""
         place = number - self.first
         group = int(np.searchsorted(self.starts, place, side="right")) - 1
         if not 0 <= place < int(self.starts[-1]):
@@ -55,7 +56,7 @@ class Sidecar:
             raise ShardError(
                 f"{self.path} does not hold document {number} where it should; restore it or shard again"
             )
-        return row
+        return row | {"first_row": self.first_row + row["first_row"]}
 
     def numbers(self, wanted: Wanted) -> list[int]:
         """Documents that `wanted` means."""

@@ -16,7 +16,7 @@ from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
 from corpusmill.shards.components import Components
-from corpusmill.shards.layout import DOCS, Boundary
+from corpusmill.shards.layout import DOCS, Boundary, Packing
 from corpusmill.shards.scatter import Scatter
 from corpusmill.shards.vocabulary import GivenTokenizer, TrainedTokenizer, read_tokenizer
 from corpusmill.shards.write import Write
@@ -75,7 +75,7 @@ class Shard:
     block_bytes: int = 16 << 20
     shard_bytes: int = 256 << 20
     boundary: Boundary = "eos"  # what stands around each document: its end, its begin, both or nothing
-    packing: Literal["concat"] = "concat"
+    packing: Packing = "concat"  # how documents share rows (shards/pack.py)
     components: Components = field(default_factory=Components)
     measures: tuple[str, ...] | None = None
 
@@ -102,6 +102,7 @@ class Shard:
             self.block_bytes,
             self.shard_bytes,
             self.boundary,
+            self.packing,
         )
         chain.set(f"{name}.write", write, reads=(tokenizer, scatter))
 

@@ -7,7 +7,7 @@ files against the manifest, blocks against their table, pieces against the sidec
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """All pieces of one shard: row in the shard, first and last-but-one token in the row, document, token in the document."""
+    """All pieces of one shard, row by row: row, first token and length in the row, document, first token in the document."""
 
     row: npt.NDArray[np.int64]
     start: npt.NDArray[np.int64]
-    end: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int64]
     document: npt.NDArray[np.int64]
     offset: npt.NDArray[np.int64]
 
@@ -168,62 +168,81 @@ def _content(
             yield shard.file, f"has not the {shard.rows} rows of its manifest"
             return
         tokens = np.asarray(docs["tokens"]).astype(np.int64)
-        firsts = np.asarray(docs["first_row"]).astype(np.int64) - first[0]
-        yield from ((shard.file, what) for what in _rows(manifest, batches, int(tokens.sum())))
-        yield from ((shard.file, what) for what in _sidecar(manifest, batches, tokens, firsts, first[1]))
+        firsts = np.asarray(docs["first_row"]).astype(np.int64)
+        rows = [np.asarray(b.column(0).values).reshape(b.num_rows, -1) for b in batches]
+        pieces = _pieces(batches, first[1])
+        yield from ((shard.file, what) for what in _rows(manifest, rows, pieces))
+        yield from ((shard.file, what) for what in _sidecar(rows, pieces, tokens, firsts))
 
 
-def _rows(manifest: Manifest, batches: list[pa.RecordBatch], total: int) -> Iterator[str]:
-    """Ids within the vocabulary, rows that overlap by one token, padding that is end-of-text."""
-    length, at = manifest.sequence_length, 0
-    last: int | None = None
-    for batch in batches:
-        rows = np.asarray(batch.column(0).values).reshape(batch.num_rows, length + 1)
-        if int(rows.max(initial=0)) >= manifest.vocab_size:
-            yield f"holds id {int(rows.max())}, the vocabulary ends at {manifest.vocab_size - 1}"
-        if (rows[1:, 0] != rows[:-1, -1]).any() or (last is not None and last != rows[0, 0]):
-            yield "its rows do not overlap by one token"
-        last = int(rows[-1, -1])
-        real = total - (at + np.arange(batch.num_rows)) * length
-        if (rows[np.arange(length + 1) >= real[:, None]] != manifest.eos).any():
+def _rows(manifest: Manifest, rows: Sequence[npt.NDArray[Any]], pieces: _Pieces) -> Iterator[str]:
+    """Ids within the vocabulary, padding that is end-of-text, and with `concat` no padding but the last row's."""
+    real = np.bincount(pieces.row, weights=pieces.length).astype(np.int64)
+    if manifest.packing == "concat" and (real[:-1] != manifest.sequence_length + 1).any():
+        yield "has padding before its last row"
+    at = 0
+    for block in rows:
+        if int(block.max(initial=0)) >= manifest.vocab_size:
+            yield f"holds id {int(block.max())}, the vocabulary ends at {manifest.vocab_size - 1}"
+        padding = np.arange(block.shape[1]) >= real[at : at + len(block), None]
+        if (block[padding] != manifest.eos).any():
             yield "its padding is not end-of-text"
-        at += batch.num_rows
+        at += len(block)
 
 
 def _sidecar(
-    manifest: Manifest,
-    batches: list[pa.RecordBatch],
+    rows: Sequence[npt.NDArray[Any]],
+    pieces: _Pieces,
     tokens: npt.NDArray[np.int64],
     first_rows: npt.NDArray[np.int64],
-    first_document: int,
 ) -> Iterator[str]:
-    """The pieces of the rows, laid end to end, are the sidecar's documents from first to last."""
-    length = manifest.sequence_length
-    starts = np.concatenate([[0], np.cumsum(tokens)])
-    rows = sum(batch.num_rows for batch in batches)
-    if rows != max(1, -(-(int(starts[-1]) - 1) // length)):
-        yield f"has {rows} rows, its documents' {int(starts[-1])} tokens need another number"
-        return
-    pieces = _pieces(batches)
-    document = pieces.document - first_document
+    """Every document of the sidecar from its first token to its last: each piece begins with the last token of the one before."""
+    document = pieces.document
     if document.min() < 0 or document.max() >= len(tokens):
         yield "names documents that its sidecar does not have"
         return
-    place = pieces.row * length + pieces.start
-    stop = np.minimum(pieces.row * length + length + 1, starts[document + 1])
-    if (place != starts[document] + pieces.offset).any() or (pieces.row * length + pieces.end != stop).any():
-        yield "its pieces are not those of its sidecar's documents"
-    elif len(np.unique(document)) != len(tokens):
+    order = np.lexsort((pieces.row, pieces.offset, document))
+    document, offset, end = document[order], pieces.offset[order], (pieces.offset + pieces.length)[order]
+    begins = np.flatnonzero(np.diff(document, prepend=-1))
+    ends = np.append(begins[1:], len(document)) - 1
+    if len(begins) != len(tokens):
         yield "has no piece of some documents of its sidecar"
-    begins = np.maximum(starts[:-1] - 1, 0) // length
-    if (begins != first_rows).any():
+        return
+    goes_on = np.setdiff1d(np.arange(len(document)), begins)
+    if offset[begins].any() or (end[ends] != tokens).any() or (offset[goes_on] != end[goes_on - 1] - 1).any():
+        yield "its pieces are not those of its sidecar's documents"
+        return
+    if _unlike(rows, pieces, order[goes_on - 1], order[goes_on]):
+        yield "documents do not go on in another row with the token that they left off with"
+    if (pieces.row[order[begins]] != first_rows).any():
         yield "its documents do not begin in the rows that its sidecar gives"
 
 
-def _pieces(batches: list[pa.RecordBatch]) -> _Pieces:
-    columns: dict[str, list[npt.NDArray[Any]]] = {
-        name: [] for name in ("row", "start", "end", "document", "offset")
-    }
+def _unlike(
+    rows: Sequence[npt.NDArray[Any]],
+    pieces: _Pieces,
+    before: npt.NDArray[np.int64],
+    after: npt.NDArray[np.int64],
+) -> bool:
+    """Whether the last token of any piece of `before` differs from the first of its successor."""
+    row, start, length = (np.asarray(each) for each in (pieces.row, pieces.start, pieces.length))
+    found = np.empty((2, len(before)), dtype=np.int64)
+    at = 0
+    places = (
+        (found[0], row[before], (start + length)[before] - 1),
+        (found[1], row[after], start[after]),
+    )
+    for block in rows:
+        for values, in_row, place in places:
+            here = np.flatnonzero((in_row >= at) & (in_row < at + len(block)))
+            values[here] = block[in_row[here] - at, place[here]]
+        at += len(block)
+    return bool((found[0] != found[1]).any())
+
+
+def _pieces(batches: Sequence[pa.RecordBatch], first_document: int) -> _Pieces:
+    """Documents are counted from `first_document`, the shard's first."""
+    columns: list[tuple[npt.NDArray[np.int64], ...]] = []
     at = 0
     for batch in batches:
         offsets = np.asarray(batch.column(1).offsets).astype(np.int64)
@@ -231,13 +250,6 @@ def _pieces(batches: list[pa.RecordBatch]) -> _Pieces:
         start = np.concatenate([[0], end[:-1]])
         start[offsets[:-1]] = 0
         row = at + np.repeat(np.arange(batch.num_rows), np.diff(offsets))
-        for name, values in (
-            ("row", row),
-            ("start", start),
-            ("end", end),
-            ("document", document),
-            ("offset", offset),
-        ):
-            columns[name].append(values)
+        columns.append((row, start, end - start, document - first_document, offset))
         at += batch.num_rows
-    return _Pieces(**{name: np.concatenate(values) for name, values in columns.items()})
+    return _Pieces(*(np.concatenate(values) for values in zip(*columns, strict=True)))

@@ -1,8 +1,8 @@
 """Write: gather a component's key ranges, sort them by key, pack them into a shard with its sidecar, checksums and counts.
 
-Shards, documents and rows are numbered from the counts of the scatter's slices before anything is read, so each shard is
-written alone and in any order. Memory: twice to three times the shard (its stream, its file, its slices), whatever the corpus;
-5 to 10 ns a token.
+Shards and documents are numbered from the counts of the scatter's slices before anything is read, and rows when all are packed, so
+each shard is written alone and in any order. Memory: twice to three times the shard (its stream, its file, its slices), whatever the
+corpus; 5 to 10 ns a token.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ from corpusmill.shards.layout import (
     TOKENIZER_FILE,
     Boundary,
     Manifest,
+    Packing,
     ShardFile,
     block_table,
     encode_blocks,
     rows_per_block,
     schema,
 )
-from corpusmill.shards.pack import doc_starts, empty_stream, pack_rows, place, row_count
+from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_rows, place
 from corpusmill.shards.scatter import COMPONENTS, file_name
-
-PACKING = "concat"
 
 DOCS_ROW_GROUP = 8192
 
@@ -68,7 +67,9 @@ class Write(SetOperation):
     block_bytes: int
     shard_bytes: int
     boundary: Boundary = "eos"
+    packing: Packing = "concat"
 
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     area: ClassVar[Area] = "shards"
 
@@ -84,20 +85,20 @@ class Write(SetOperation):
                 "slug": component.slug,
                 "keys": [list(key) for key in component.keys],
             }
-            first_row = 0
             for number, shard in enumerate(component.shards):
                 fields = (
-                    place
-                    | {"dtype": dtype.name, "eos": made.extra["eos"], "shard": number, "first_row": first_row}
-                    | asdict(shard)
+                    place | {"dtype": dtype.name, "eos": made.extra["eos"], "shard": number} | asdict(shard)
                 )
                 units.append(Unit(len(units), shard.tokens * dtype.itemsize, fields))
-                first_row += row_count(shard.tokens, self.sequence_length)
         return units
 
     def worker_memory(self, unit: Unit) -> int:
-        """Its tokens as read, in order, and as the file's bytes."""
-        return WORKER_BYTES + 3 * unit.weight
+        """Its tokens as read, in order, and as the file's bytes, which padding may make many."""
+        length = self.sequence_length
+        tokens, documents = unit.fields["tokens"], unit.fields["documents"]
+        rows = tokens // length + (documents if self.packing == "pad" else tokens // length)
+        stored = unit.weight if self.packing == "concat" else rows * unit.weight * (length + 1) // tokens
+        return WORKER_BYTES + 2 * unit.weight + stored
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         batches = self._gather(unit.fields, io)
@@ -109,21 +110,22 @@ class Write(SetOperation):
                 f"slices of {unit.fields['component']} hold {len(order)} documents and {starts[-1]} tokens, their counts say "
                 f"{unit.fields['documents']} and {unit.fields['tokens']}: delete the folder of stage {self.scatter} and run again"
             )
-        part, slug = unit.fields["shard"], unit.fields["slug"]
+        rows = lay_rows(self.packing, lengths[order], self.sequence_length)
         stream = self._stream(unit.fields, batches, order, starts)
-        data = self._pack(stream, starts, unit.fields)
-        rows = row_count(unit.fields["tokens"], self.sequence_length)
-        io.write_bytes(f"{slug}/part-{part:05d}.arrow", data, rows=rows)
-        blocks = block_table(pa.py_buffer(data), part, unit.fields["first_row"])
-        docs = self._docs(records.drop_columns(["tokens"]), lengths, order, starts, unit.fields)
+        part, slug = unit.fields["shard"], unit.fields["slug"]
+        data = self._pack(stream, starts, rows, unit.fields)
+        io.write_bytes(f"{slug}/part-{part:05d}.arrow", data, rows=len(rows))
+        blocks = block_table(pa.py_buffer(data), part)
+        docs = self._docs(records.drop_columns(["tokens"]), lengths, order, rows, unit.fields)
         io.write_bytes(f"{slug}/docs-{part:05d}.parquet", docs, rows=len(order))
-        extra = {
-            name: unit.fields[name]
-            for name in ("component", "slug", "shard", "documents", "tokens", "first_row")
+        extra = {name: unit.fields[name] for name in ("component", "slug", "shard", "documents", "tokens")}
+        extra |= {
+            "rows": len(rows),
+            "split": rows.split(lengths[order]),
+            "blocks": [list(block.values()) for block in blocks.to_pylist()],
         }
-        extra |= {"rows": rows, "blocks": [list(block.values()) for block in blocks.to_pylist()]}
         return io.result(
-            rows=rows, counts={"documents": len(order), "tokens": unit.fields["tokens"]}, extra=extra
+            rows=len(rows), counts={"documents": len(order), "tokens": unit.fields["tokens"]}, extra=extra
         )
 
     def _gather(self, fields: dict[str, Any], io: TaskIO) -> list[pa.RecordBatch]:
@@ -147,9 +149,7 @@ class Write(SetOperation):
     ) -> npt.NDArray[Any]:
         targets = np.empty(len(order), dtype=np.int64)
         targets[order] = starts[:-1]
-        stream = empty_stream(
-            fields["tokens"], self.sequence_length, fields["eos"], np.dtype(fields["dtype"])
-        )
+        stream = np.empty(fields["tokens"], np.dtype(fields["dtype"]))
         first = 0
         for batch in batches:
             column = batch["tokens"]
@@ -158,15 +158,17 @@ class Write(SetOperation):
             first += batch.num_rows
         return stream
 
-    def _pack(self, stream: npt.NDArray[Any], starts: npt.NDArray[np.int64], fields: dict[str, Any]) -> bytes:
+    def _pack(
+        self, stream: npt.NDArray[Any], starts: npt.NDArray[np.int64], rows: Rows, fields: dict[str, Any]
+    ) -> bytes:
         kind = schema(self.sequence_length, fields["dtype"])
-        rows = row_count(fields["tokens"], self.sequence_length)
         step = rows_per_block(self.sequence_length, fields["dtype"], self.block_bytes)
         sink = streams.BytesIO()
         with pa.ipc.new_file(sink, kind) as writer:
-            for first in range(0, rows, step):
+            for first in range(0, len(rows), step):
+                last = min(first + step, len(rows))
                 writer.write_batch(
-                    pack_rows(stream, starts, fields["first_doc"], first, min(first + step, rows), kind)
+                    pack_rows(stream, starts, rows, fields["first_doc"], first, last, kind, fields["eos"])
                 )
         return sink.getvalue()
 
@@ -175,16 +177,15 @@ class Write(SetOperation):
         records: pa.Table,
         lengths: npt.NDArray[np.int64],
         order: npt.NDArray[np.int64],
-        starts: npt.NDArray[np.int64],
+        rows: Rows,
         fields: dict[str, Any],
     ) -> bytes:
         """The sidecar, in the order of the shard."""
         ordered = records.take(pa.array(order))
-        first_rows = fields["first_row"] + np.maximum(starts[:-1] - 1, 0) // self.sequence_length
         columns = {
             "doc": fields["first_doc"] + np.arange(len(order)),
             "tokens": lengths[order],
-            "first_row": first_rows,
+            "first_row": rows.begins(len(order)),
         }
         known = pa.table(
             [ordered[name] if name not in columns else pa.array(columns[name]) for name in DOCS.names],
@@ -213,17 +214,23 @@ class Write(SetOperation):
             shards.setdefault(result.extra["slug"], []).append(result)
         sealed = {TOKENIZER_FILE: (inputs.root / inputs.folder(self.tokenizer) / TOKENIZER_FILE).read_bytes()}
         for slug, parts in sorted(shards.items()):
-            manifest, blocks = component_files(parts, self.sequence_length, self.boundary, made.extra)
+            manifest, blocks = component_files(
+                parts, self.sequence_length, self.boundary, self.packing, made.extra
+            )
             sealed |= {f"{slug}/{MANIFEST}": manifest, f"{slug}/{BLOCKS_FILE}": blocks}
         return sealed
 
 
 def component_files(
-    parts: Sequence[Result], sequence_length: int, boundary: Boundary, made: Mapping[str, Any]
+    parts: Sequence[Result],
+    sequence_length: int,
+    boundary: Boundary,
+    packing: Packing,
+    made: Mapping[str, Any],
 ) -> tuple[bytes, bytes]:
     """manifest.json and blocks.arrow of a component, from what its shards reported."""
     parts = sorted(parts, key=lambda part: int(part.extra["shard"]))
-    rows = [dict(zip(BLOCKS.names, block, strict=True)) for part in parts for block in part.extra["blocks"]]
+    rows = _blocks(parts)
     blocks = encode_blocks(pa.Table.from_pylist(rows, schema=BLOCKS))
     manifest = Manifest(
         name=parts[0].extra["component"],
@@ -236,7 +243,8 @@ def component_files(
         tokenizer_file=f"../{TOKENIZER_FILE}",
         boundary=boundary,
         bos=made["bos"] if boundary in ("bos", "both") else None,
-        packing=PACKING,
+        packing=packing,
+        split_documents=sum(part.extra["split"] for part in parts),
         rows=sum(part.extra["rows"] for part in parts),
         tokens=sum(part.extra["tokens"] for part in parts),
         documents=sum(part.extra["documents"] for part in parts),
@@ -245,6 +253,18 @@ def component_files(
         shards=tuple(_shard_file(part) for part in parts),
     )
     return manifest.encode(), blocks
+
+
+def _blocks(parts: Sequence[Result]) -> list[dict[str, int]]:
+    """Blocks of all shards in order; a shard knows its own rows only, here they count through the component."""
+    found: list[dict[str, int]] = []
+    before = 0
+    for part in parts:
+        for block in part.extra["blocks"]:
+            fields = dict(zip(BLOCKS.names, block, strict=True))
+            found.append(fields | {"first_row": before + fields["first_row"]})
+        before += part.extra["rows"]
+    return found
 
 
 def _shard_file(part: Result) -> ShardFile:

@@ -59,14 +59,15 @@ def write_component(
     folder = root / relative
     folder.mkdir(parents=True)
     (folder.parent / TOKENIZER_FILE).write_bytes(TOKENIZER)
-    first_document = first_row = total = 0
+    first_document = first_row = total = split = 0
     blocks, shards = [], []
     for number, docs in enumerate(sample.shards):
         streamed = [(token, d, i) for d, doc in enumerate(docs) for i, token in enumerate([*doc, EOS])]
         rows = [streamed[at : at + length + 1] for at in range(0, max(1, len(streamed) - 1), length)]
         part, side = f"part-{number:05d}.arrow", f"docs-{number:05d}.parquet"
         _write_rows(folder / part, rows, sample.rows_per_block, length, dtype, first_document)
-        _write_docs(folder / side, sample.name, docs, rows, first_document, first_row)
+        _write_docs(folder / side, sample.name, docs, rows, first_document)
+        split += len(docs) - _whole(rows, docs)
         blocks.append(block_table(folder / part, number, first_row))
         shards.append(
             ShardFile(part, len(rows), len(docs), *stored(folder / part), side, *stored(folder / side))
@@ -88,6 +89,7 @@ def write_component(
         boundary="eos",
         bos=None,
         packing="concat",
+        split_documents=split,
         rows=first_row,
         tokens=total,
         documents=first_document,
@@ -147,6 +149,11 @@ def _write_rows(
             writer.write_batch(pa.RecordBatch.from_pylist(records, schema=kind))
 
 
+def _whole(rows: Sequence[Sequence[tuple[int, int, int]]], docs: Sequence[Sequence[int]]) -> int:
+    """Documents all of whose tokens lie in one row."""
+    return len({d for row in rows for d, doc in enumerate(docs) if sum(e == d for _, e, _ in row) > len(doc)})
+
+
 def _row(row: Sequence[tuple[int, int, int]], length: int, first: int) -> dict[str, list[int]]:
     begins = [i for i, (_, d, _) in enumerate(row) if i == 0 or row[i - 1][1] != d]
     return {
@@ -163,7 +170,6 @@ def _write_docs(
     docs: Sequence[Sequence[int]],
     rows: Sequence[Sequence[tuple[int, int, int]]],
     first_document: int,
-    first_row: int,
 ) -> None:
     begins = {d: r for r, row in reversed(list(enumerate(rows))) for _, d, _ in row}
     records = [
@@ -177,7 +183,7 @@ def _write_docs(
             "digest": b"digest",
             "source": name,
             "tokens": len(doc) + 1,
-            "first_row": first_row + begins[d],
+            "first_row": begins[d],
         }
         for d, doc in enumerate(docs)
     ]

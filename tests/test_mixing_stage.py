@@ -172,6 +172,7 @@ def manifest(name: str, rows: int) -> Manifest:
         "eos",
         None,
         "concat",
+        0,
         rows,
         16 * rows,
         1,

@@ -27,6 +27,7 @@ from corpusmill.shards.layout import (
     TOKENIZER_FILE,
     Boundary,
     Manifest,
+    Packing,
     block_table,
     decode_manifest,
     read_blocks,
@@ -127,8 +128,8 @@ def test_the_sidecar_says_where_each_document_came_from_and_begins(run: Run, sou
     rows = sidecar(folder, manifest)
     assert [row["id"] for row in rows] == [row.id for row, _ in expected(run, source)]
     first_rows: dict[int, int] = {}
-    at = 0
     for shard in manifest.shards:
+        at = 0
         with pa.memory_map(str(folder / shard.file)) as source_file:
             for ids in pa.ipc.open_file(source_file).read_all()["doc_ids"].to_pylist():
                 for document in ids:
@@ -232,6 +233,20 @@ def test_the_boundary_stands_around_each_document_and_nowhere_else(
     assert (manifest.boundary, manifest.bos) == (boundary, before[0] if before else None)
     assert manifest.tokens == sum(map(len, wanted))
     assert damage(run, folder, manifest) == []
+
+
+@pytest.mark.parametrize("packing", ["best_fit", "pad"])
+def test_other_packings_hold_the_same_documents_in_the_same_order(
+    run: Run, tmp_path: Path, packing: Packing
+) -> None:
+    other = Run(tmp_path, partitions(corpus(), 3), replace(SMALL, packing=packing))
+    for source, (folder, manifest) in components(other).items():
+        before, first = components(run)[source]
+        assert documents_of(folder, manifest) == documents_of(before, first)
+        assert manifest.packing == packing and manifest.rows > first.rows
+        longer = sum(len(tokens) > 17 for tokens in documents_of(folder, manifest).values())
+        assert 0 < manifest.split_documents == longer <= first.split_documents
+        assert damage(other, folder, manifest) == []
 
 
 def test_documents_without_tokens_get_no_boundary() -> None:
@@ -397,8 +412,6 @@ def test_counts_over_four_billion_are_exact() -> None:
     # 2 units of 3 ranges, each of 2^32 tokens and 3 * 2^30 documents: 6 * 2^32 tokens are 25.8 billion.
     units = write_of(1 << 34).units(faked([2**32] * 3, [3 * 2**30] * 3, units=2))
     assert [unit.fields["first_doc"] for unit in units] == [0, 6 * 2**30, 12 * 2**30]
-    rows = -(-(2**33 - 1) // 2048)
-    assert [unit.fields["first_row"] for unit in units] == [0, rows, 2 * rows]
     assert [unit.fields["tokens"] for unit in units] == [2**33] * 3
 
 
@@ -412,17 +425,23 @@ def test_block_places_over_two_billion_are_exact() -> None:
         "tokens": 2**43,
         "xxh3": 2**64 - 1,
     }
-    counts = {"shard": 0, "documents": 2**33, "tokens": 2**44, "first_row": 0, "rows": 2**34}
-    extra = {"component": "web", "slug": "web", **counts, "blocks": [list(block.values())]}
-    files = (
-        FileRecord("web/docs-00000.parquet", 2**33, 2**41, "d"),
-        FileRecord("web/part-00000.arrow", 2**34, 2**45, "p"),
-    )
-    manifest, blocks = component_files([Result(0, files, extra=extra)], 2048, "eos", GIVEN)
+    results = []
+    for shard in (0, 1):
+        counts = {"shard": shard, "documents": 2**33, "tokens": 2**44, "rows": 2**34, "split": 2**32}
+        blocks = [list((block | {"shard": shard}).values())]
+        extra = {"component": "web", "slug": "web", **counts, "blocks": blocks}
+        files = (
+            FileRecord(f"web/docs-{shard:05d}.parquet", 2**33, 2**41, "d"),
+            FileRecord(f"web/part-{shard:05d}.arrow", 2**34, 2**45, "p"),
+        )
+        results.append(Result(shard, files, extra=extra))
+    manifest, encoded = component_files(results, 2048, "eos", "concat", GIVEN)
     read = decode_manifest(manifest, "manifest.json")
-    assert (read.rows, read.tokens, read.documents) == (2**34, 2**44, 2**33)
+    assert (read.rows, read.tokens, read.documents) == (2**35, 2**45, 2**34)
+    assert read.split_documents == 2**33
     assert (read.shards[0].file, read.shards[0].size_bytes) == ("part-00000.arrow", 2**45)
-    assert pa.ipc.open_file(pa.py_buffer(blocks)).read_all().to_pylist() == [block]
+    second = block | {"shard": 1, "first_row": 2**34 + 2**33}  # behind the 2^34 rows of the first shard
+    assert pa.ipc.open_file(pa.py_buffer(encoded)).read_all().to_pylist() == [block, second]
 
 
 def test_a_shard_far_over_its_bytes_is_refused_before_it_is_made() -> None:
