@@ -2,12 +2,13 @@
 
 Key = xxh3-64(id, seed): sorting by it is the full shuffle. A file holds a record batch for each (component, key range), in
 this order; its schema lists the components, its result the documents and tokens of every slice. Tokens carry their
-boundary. Costs what the tokenizer costs: 12 CPU seconds for 39 MB of text; 0.5 GB for a unit of 22 million tokens.
+boundary. Costs what the tokenizer costs, by the reference 12 CPU seconds for 39 MB of text; 0.5 GB for a unit of 22 million tokens.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,12 +20,18 @@ import pyarrow.compute as pc
 import xxhash
 
 from corpusmill.pipeline.engine.layout import consecutive
+from corpusmill.pipeline.engine.place import place_of
 from corpusmill.pipeline.engine.shuffle import slices
 from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import ModelError, RecipeError
+from corpusmill.pipeline.text.checked import Checked, Differs
+from corpusmill.pipeline.text.choice import fast_engine, switch_off, switched_off
+from corpusmill.pipeline.text.engines import FAST
 from corpusmill.shards.components import Key
 from corpusmill.shards.layout import TOKENIZER_FILE, Boundary
 from corpusmill.shards.vocabulary import loaded
+
+log = logging.getLogger(__name__)
 
 RANGES_PER_SHARD = 4
 """Key ranges that make up a full shard: shards end at range borders, so one is 75 to 100 % full."""
@@ -39,6 +46,16 @@ GROUP_SHARE = 4
 
 COMPONENTS = b"components"
 """Key of the schema metadata that lists a file's components."""
+
+
+FAST_BYTES = 1 << 20
+"""Stored bytes of a unit from which the fast engine pays: its battery takes as long as the reference for a few MB of text."""
+
+FAST_MEMORY = 768 << 20
+"""What both engines may take beside the texts: FAST_GROWTH, their vocabularies, and a batch."""
+
+Tokenized = tuple[list[pa.Table], list[Key], int, int]
+"""Records a row group, the component of each, how many documents have no token, and the tokens of all texts."""
 
 
 @dataclass(frozen=True)
@@ -90,22 +107,12 @@ class Scatter(SetOperation):
 
     def worker_memory(self, unit: Unit) -> int:
         """Tokens of all its partitions, as they come, as one table, and in order."""
-        return WORKER_BYTES + 3 * TOKEN_BYTES_PER_STORED * unit.weight
+        engines = FAST_MEMORY if unit.weight >= FAST_BYTES else 0
+        return WORKER_BYTES + engines + 3 * TOKEN_BYTES_PER_STORED * unit.weight
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         ranges: int = unit.fields["ranges"]
-        tokenizer = loaded(io.read_bytes(self.tokenizer, TOKENIZER_FILE), unit.fields["eos"])
-        tables, keys, empty, text_tokens = [], [], 0, 0
-        for rows in self._rows(unit.parts, io):
-            ids, lengths = tokenizer.encode(rows["text"].to_pylist())
-            empty += int(np.count_nonzero(lengths == 0))
-            text_tokens += len(ids)
-            ids, lengths = framed(ids, lengths, unit.fields["before"], unit.fields["after"])
-            table = self._records(rows, ids, lengths).filter(pa.array(lengths > 0))
-            tables.append(table)
-            keys += [
-                key for key, length in zip(component_keys(rows, self.by), lengths, strict=True) if length
-            ]
+        tables, keys, empty, text_tokens = self._tokenized(unit, io)
         if not keys:
             return io.result(counts={"empty": empty}, extra={"components": [], "documents": [], "tokens": []})
         table = pa.concat_tables(tables).combine_chunks()
@@ -124,11 +131,45 @@ class Scatter(SetOperation):
             extra={"components": components, "documents": documents.tolist(), "tokens": tokens.tolist()},
         )
 
+    def _tokenized(self, unit: Unit, io: TaskIO) -> Tokenized:
+        """All documents of a unit; by the reference alone when the fast engine is not to be had, or turns out wrong."""
+        tokenizer = loaded(io.read_bytes(self.tokenizer, TOKENIZER_FILE), unit.fields["eos"])
+        engine = fast_engine(tokenizer, io.metrics) if unit.weight >= FAST_BYTES else None
+        checked = Checked(tokenizer, engine)
+        try:
+            found = self._encoded(unit, io, checked)
+        except Differs as error:
+            switch_off(tokenizer, io.metrics, error)
+            io.used({"mismatches": 1})
+            return self._encoded(unit, io, Checked(tokenizer))
+        io.used({f"by_{FAST}": checked.documents, "cross_checked": checked.cross_checked})
+        return found
+
+    def _encoded(self, unit: Unit, io: TaskIO, checked: Checked) -> Tokenized:
+        tables, keys, empty, text_tokens = [], [], 0, 0
+        for rows in self._rows(unit.parts, io):
+            ids, lengths = checked.encode(rows["text"].to_pylist(), rows["id"].to_pylist())
+            empty += int(np.count_nonzero(lengths == 0))
+            text_tokens += len(ids)
+            ids, lengths = framed(ids, lengths, unit.fields["before"], unit.fields["after"])
+            table = self._records(rows, ids, lengths).filter(pa.array(lengths > 0))
+            tables.append(table)
+            keys += [
+                key for key, length in zip(component_keys(rows, self.by), lengths, strict=True) if length
+            ]
+        return tables, keys, empty, text_tokens
+
     def _rows(self, parts: Sequence[int], io: TaskIO) -> Iterator[pa.Table]:
         columns = list(dict.fromkeys(["id", "text", "url", "source", "origin", *self.by, *self.measures]))
         for part in parts:
             for _, rows in io.rows(part, columns, kept=True):
                 yield rows
+
+    def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
+        """Nothing to stand with the units: says here, in the driver, when the fast engine was not used."""
+        for why in switched_off(place_of(inputs.root) / "metrics"):
+            log.warning("%s: tokenized by the reference, which takes longer: %s", self.tokenizer, why)
+        return {}
 
     def _records(self, rows: pa.Table, ids: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pa.Table:
         names = rows["id"].to_pylist()

@@ -159,7 +159,7 @@ def read_tokenizer(path: str) -> tuple[bytes, str]:
 
 def facts(tokenizer: Tokenizer, bos: str | None) -> dict[str, Any]:
     """What later stages and manifests say about a tokenizer; `bos` is None when it has no single begin of text."""
-    special = tokenizer.engine.special
+    special = tokenizer.special
     begin = choose_bos(special, bos, "the tokenizer")
     return {
         "sha256": tokenizer.sha256,

@@ -15,8 +15,9 @@ from tokenizers import AddedToken, Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Loaded
 
 from corpusmill.pipeline.errors import ModelError
-from corpusmill.pipeline.text import tokenizer as module
-from corpusmill.pipeline.text.tokenizer import Tokenizer, splits_lines, train_bpe
+from corpusmill.pipeline.text import cutting
+from corpusmill.pipeline.text.cutting import splits_lines
+from corpusmill.pipeline.text.tokenizer import Tokenizer, train_bpe
 
 EOS = "<|endoftext|>"
 WORDS = [
@@ -89,7 +90,7 @@ def test_a_special_string_in_text_is_text(trained: bytes) -> None:
     ids, lengths = tokenizer.encode([f"a {EOS} b", EOS, ""])
     assert tokenizer.eos not in ids
     assert lengths.tolist()[2] == 0
-    assert tokenizer.engine.decode(ids[: lengths[0]].tolist()) == f"a {EOS} b"
+    assert tokenizer.reference.decode(ids[: lengths[0]].tolist()) == f"a {EOS} b"
 
 
 @given(st.lists(st.sampled_from(PARTS), max_size=30))
@@ -100,7 +101,7 @@ def test_no_text_gives_a_special_id_and_every_text_comes_back(parts: list[str]) 
     ids, lengths = tokenizer.encode([text])
     assert tokenizer.eos not in ids
     assert lengths.sum() == len(ids)
-    assert tokenizer.engine.decode(ids.tolist()) == text
+    assert tokenizer.reference.decode(ids.tolist()) == text
 
 
 @pytest.mark.parametrize("pattern", [None, LINES_END_WORDS], ids=["plain", "lines end words"])
@@ -111,26 +112,26 @@ def test_cutting_a_long_text_changes_no_id(pattern: str | None, parts: list[str]
     text = "".join(parts)
     tokenizer = Tokenizer(content)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "PIECE", 8)
-        pieces = tokenizer.engine.pieces(text)
+        patch.setattr(cutting, "PIECE", 8)
+        pieces = tokenizer.cutter.pieces(text)
         assert "".join(pieces) == text
         assert tokenizer.encode([text])[0].tolist() == reference_ids(content, text)
 
 
 def test_lines_are_cut_into_pieces_of_a_megabyte_at_most() -> None:
     text = "some words on a line\n" * 200_000
-    pieces = Tokenizer(train_once()).engine.pieces(text)
+    pieces = Tokenizer(train_once()).cutter.pieces(text)
     assert "".join(pieces) == text
     assert len(pieces) > 3
-    assert max(map(len, pieces)) <= module.PIECE
+    assert max(map(len, pieces)) <= cutting.PIECE
 
 
 def test_two_megabytes_without_a_space_are_whole_and_come_back() -> None:
     tokenizer = Tokenizer(train_once())
     text = "abcdefghij" * 200_000
     ids, _ = tokenizer.encode([text])
-    assert tokenizer.engine.pieces(text) == [text]
-    assert tokenizer.engine.decode(ids.tolist()) == text
+    assert tokenizer.cutter.pieces(text) == [text]
+    assert tokenizer.reference.decode(ids.tolist()) == text
 
 
 @pytest.mark.slow

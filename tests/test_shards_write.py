@@ -223,7 +223,7 @@ def test_the_boundary_stands_around_each_document_and_nowhere_else(
     source = TokenizerSource(train="bpe", vocab=300, eos="<end>", bos="<begin>")
     run = Run(tmp_path, partitions(corpus(40), 2), replace(SMALL, tokenizer=source, boundary=boundary))
     tokenizer = Tokenizer((run.folder("shard.tokenizer") / TOKENIZER_FILE).read_bytes(), "<end>")
-    assert tokenizer.engine.special == {"<end>": 0, "<begin>": 1}
+    assert tokenizer.special == {"<end>": 0, "<begin>": 1}
     folder, manifest = components(run)["web"]
     rows = [row for row in corpus(40) if row.source == "web" and row.text]
     rows.sort(key=lambda row: (xxhash.xxh3_64_intdigest(row.id, run.seed), row.id))

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from corpusmill.pipeline.documents import DOCUMENTS, ROW_GROUP
 from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
 from corpusmill.pipeline.engine.checked import checked, damaged
+from corpusmill.pipeline.engine.metrics import FIGURES
 from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
 from corpusmill.pipeline.engine.store import hash_file
@@ -78,6 +79,7 @@ class Files:
         self.patience = task.patience
         self.known: Mapping[str, str] = task.known.get(str(unit.index), {})
         self.root = place_of(task.root)
+        self.metrics = self.root / "metrics"
         self._rows: dict[int, int] = {}  # of documents partitions: asked for with every layer
         self._part, self._open = -1, dict[str, Any]()
         self._written: list[FileRecord] = []
@@ -226,6 +228,9 @@ class Files:
             temporary.unlink(missing_ok=True)
             raise
         self._written.append(record)
+
+    def used(self, figures: Mapping[str, int]) -> None:
+        FIGURES.update(figures)
 
     def result(
         self, rows: int = 0, counts: Mapping[str, int] | None = None, extra: Mapping[str, Any] | None = None

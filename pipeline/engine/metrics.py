@@ -16,6 +16,7 @@ import os
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,9 @@ from corpusmill.pipeline.engine.place import Where, place_of
 
 HELPERS: set[int] = set()
 """Child processes that work for this process and are still alive; whoever starts one adds it, and takes it out when it has ended."""
+
+FIGURES: Counter[str] = Counter()
+"""What an operation counts of its own beside its result, for its task's line: figures that may differ from run to run."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Meter:
 
     def __init__(self, helpers: bool = True) -> None:
         _forget_peak()
+        FIGURES.clear()
         self._clock = cpu_seconds if helpers else time.process_time
         self._started, self._cpu = time.perf_counter(), self._clock()
 
@@ -52,6 +57,7 @@ class Meter:
             "cpu_seconds": max(0.0, self._clock() - self._cpu),
             "peak_rss_bytes": peak_bytes(),
             "pid": os.getpid(),
+            **FIGURES,
         }
 
 

@@ -198,6 +198,7 @@ class TaskIO(Protocol):
     seed: int
     patience: float  # factor on the backstops of rows
     known: Mapping[str, str]  # id in hex -> why this row fails here, untried (replay.py)
+    metrics: Place  # OUT/metrics, for what may differ from run to run
 
     def documents(self, part: int, columns: Sequence[str]) -> pa.Table:
         """Columns of one documents partition, all rows."""
@@ -243,6 +244,10 @@ class TaskIO(Protocol):
 
     def write_bytes(self, name: str, data: bytes, rows: int = 0) -> None:
         """Any other whole file."""
+        ...
+
+    def used(self, figures: Mapping[str, int]) -> None:
+        """Add to this task's line in OUT/metrics; never to its result."""
         ...
 
     def result(
