@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.append import earlier, first_difference
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.quarantine import check_version
 from corpusmill.shards.reader import Shards
@@ -60,7 +61,8 @@ def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
 def open_at(shards: Shards, cursor: Cursor | Mapping[str, Any] | str | None, want: Sequence[str] = ()) -> int:
     """The sample from which a stream goes on; raises CursorError when plan or quarantine have changed what was before it,
     and when something is hidden from there on but `want` does not take the loss mask that says so."""
-    start = start_of(cursor, shards.plan, str(shards.path))
+    kept = None if cursor is None else earlier(shards.path, read_cursor(cursor).plan)
+    start = start_of(cursor, shards.plan, str(shards.path), kept)
     if cursor is not None:
         version = read_cursor(cursor).quarantine
         check_version(shards.quarantine, version, start, shards.plan, shards.order)
@@ -72,8 +74,13 @@ def open_at(shards: Shards, cursor: Cursor | Mapping[str, Any] | str | None, wan
     return start
 
 
-def start_of(cursor: Cursor | Mapping[str, Any] | str | None, plan: Plan, where: str) -> int:
-    """The sample to go on from; raises CursorError when the cursor's plan is not `plan` up to there."""
+def start_of(
+    cursor: Cursor | Mapping[str, Any] | str | None, plan: Plan, where: str, made_with: Plan | None = None
+) -> int:
+    """The sample to go on from; raises CursorError when the cursor's plan is not `plan` up to there.
+
+    `made_with` is the cursor's own plan where it was kept: it tells where and in what the two differ.
+    """
     if cursor is None:
         return 0
     cursor = read_cursor(cursor)
@@ -83,15 +90,20 @@ def start_of(cursor: Cursor | Mapping[str, Any] | str | None, plan: Plan, where:
         )
     if cursor.plan == plan.id:
         return cursor.next
-    known = {past.id: past.start for past in plan.past}
-    if cursor.plan not in known:
+    parting = {past.id: past.start for past in plan.past}.get(cursor.plan)
+    cause = ""
+    if made_with is not None:
+        difference = first_difference(made_with, plan)
+        parting = cursor.next if difference is None else difference.sample
+        cause = "" if difference is None else f" ({difference.what})"
+    if parting is None:
         raise CursorError(
             f"cursor was made for plan {cursor.plan[:8]}, {where} is {plan.id[:8]}: they may differ from sample 0 on; "
             "pass the plan it was made with, or start this one without a cursor"
         )
-    if cursor.next > known[cursor.plan]:
+    if cursor.next > parting:
         raise CursorError(
             f"cursor was made for plan {cursor.plan[:8]} and stands at sample {cursor.next}, {where} is {plan.id[:8]}: they differ "
-            f"from sample {known[cursor.plan]} on; change weights at {cursor.next} or later, or pass the plan it was made with"
+            f"from sample {parting} on{cause}; change weights at {cursor.next} or later, or pass the plan it was made with"
         )
     return cursor.next

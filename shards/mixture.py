@@ -21,6 +21,7 @@ from corpusmill.shards.permutation import Indices
 
 BORDER = 4096
 PPB = 1_000_000_000
+RAMP_STEPS = 64
 
 _Number = TypeVar("_Number", int, Indices)
 
@@ -99,6 +100,33 @@ class Mixture:
 
     def _step(self, sample: int) -> int:
         return max(i for i, step in enumerate(self.steps) if step.start <= sample)
+
+
+def ramped(phases: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[Step]:
+    """Phases (start, length of the ramp, weights) as steps of constant weights.
+
+    A ramp becomes up to 64 equal steps, each at the weights of its middle.
+    """
+    steps: list[Step] = []
+    for start, ramp, goal in phases:
+        count = min(RAMP_STEPS, ramp)
+        source = steps[-1].weights if steps else goal
+        for i in range(count):
+            part = [
+                ((2 * count - 2 * i - 1) * a + (2 * i + 1) * b, 2 * count)
+                for a, b in zip(source, goal, strict=True)
+            ]
+            steps.append(Step(start + ramp * i // count, _whole(part)))
+        steps.append(Step(start + ramp, goal))
+    return steps
+
+
+def _whole(parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Fractions that add up to PPB, as integers that do: the largest remainders are rounded up, the first on a tie."""
+    floors = [numerator // denominator for numerator, denominator in parts]
+    order = sorted(range(len(parts)), key=lambda i: (-(parts[i][0] % parts[i][1]), i))
+    up = set(order[: PPB - sum(floors)])
+    return tuple(floor + (i in up) for i, floor in enumerate(floors))
 
 
 def _counts(weights: tuple[int, ...], x: int) -> tuple[int, ...]:

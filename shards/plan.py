@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from corpusmill.pipeline.errors import BudgetError, ShardError
 from corpusmill.shards.layout import PLAN_FILE, Manifest, canonical, content_hash
-from corpusmill.shards.mixture import PPB, Mixture, Step
+from corpusmill.shards.mixture import PPB, Mixture, ramped
 from corpusmill.shards.order import ORDER_VERSION
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place
 
 FORMAT = "corpusmill/plan/v1"
-RAMP_STEPS = 64
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,15 @@ class Plan:
 
     def mixture(self) -> Mixture:
         """Quotas of the components, in their order in the plan."""
-        return Mixture(_steps(self.phases, [component.name for component in self.components]))
+        names = [component.name for component in self.components]
+        return Mixture(
+            ramped([(p.start, p.ramp, tuple(p.weights_ppb.get(n, 0) for n in names)) for p in self.phases])
+        )
+
+    def epochs(self, sample: int) -> dict[str, float]:
+        """How often each component has been read through before `sample`."""
+        counts = self.mixture().counts(sample)
+        return {c.name: count / c.rows for c, count in zip(self.components, counts, strict=True)}
 
     def content(self) -> dict[str, Any]:
         return {
@@ -108,19 +115,24 @@ def compile_plan(
     samples: int | None = None,
     max_epochs: Mapping[str, int] | None = None,
     exhaust: str = "repeat",
+    names: Mapping[str, str] | None = None,
 ) -> Plan:
     """A checked plan of components given as (folder relative to plan.json, manifest); their order does not matter.
 
+    `names` renames components by folder: two runs may both have a `web`. The name is part of what keys the order of rows.
     `max_epochs` limits a component by name. `exhaust: repeat` raises BudgetError when `samples` needs more than that;
     `stop` ends the stream before the first component would go over (one epoch each where no limit is given).
     """
     if not components:
         raise ShardError("a plan needs at least one component; shard some documents first")
     limits = dict(max_epochs or {})
-    ordered = sorted(components, key=lambda item: item[1].name)
-    first = ordered[0][1]
-    for _, manifest in ordered:
-        _same_kind(first, manifest)
+    first = components[0][1]
+    for _, manifest in components:
+        same_kind(first, manifest)
+    found = [
+        component_of(folder, manifest, (names or {}).get(folder, manifest.name))
+        for folder, manifest in components
+    ]
     plan = Plan(
         seed=seed,
         window=window,
@@ -128,10 +140,8 @@ def compile_plan(
         dtype=first.dtype,
         eos=first.eos,
         components=tuple(
-            Component(
-                m.name, folder, m.hash, m.rows, m.blocks, limits.pop(m.name, 1 if exhaust == "stop" else None)
-            )
-            for folder, m in ordered
+            replace(component, max_epochs=limits.pop(component.name, 1 if exhaust == "stop" else None))
+            for component in sorted(found, key=lambda component: component.name)
         ),
         phases=tuple(phases),
         samples=samples,
@@ -140,7 +150,16 @@ def compile_plan(
         raise ShardError(
             f"max_epochs names {', '.join(sorted(limits))}, which the plan does not hold; it holds {_names(plan)}"
         )
-    _check(plan, "the plan")
+    return within_budget(plan, samples, exhaust)
+
+
+def component_of(folder: str, manifest: Manifest, name: str) -> Component:
+    return Component(name, folder, manifest.hash, manifest.rows, manifest.blocks)
+
+
+def within_budget(plan: Plan, samples: int | None, exhaust: str) -> Plan:
+    """The plan, checked, with its end: `samples` (None: as far as limits allow), or an error or an earlier end where they do not."""
+    check_plan(plan, "the plan")
     most = capacity(plan)
     if samples is not None and most is not None and samples > most and exhaust == "repeat":
         raise BudgetError(_over_budget(plan, samples, most))
@@ -199,7 +218,7 @@ def read_plan(path: Path | Place) -> Plan:
             phases=tuple(Phase(p["from"], p["weights_ppb"], p["ramp"]) for p in value["phases"]),
             past=tuple(Past(p["id"], p["from"]) for p in value["past"]),
         )
-        _check(plan, str(path))
+        check_plan(plan, str(path))
         stated, found = value["id"], plan.id
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ShardError(
@@ -212,7 +231,7 @@ def read_plan(path: Path | Place) -> Plan:
     return plan
 
 
-def _check(plan: Plan, where: str) -> None:
+def check_plan(plan: Plan, where: str) -> None:
     names = [component.name for component in plan.components]
     if not names or names != sorted(set(names)):
         raise ShardError(f"{where}: components must be there, sorted and named once; found {names}")
@@ -248,32 +267,8 @@ def _check_phase(plan: Plan, i: int, phase: Phase, where: str) -> None:
         )
 
 
-def _steps(phases: Sequence[Phase], names: Sequence[str]) -> list[Step]:
-    """Phases as steps of constant weights; a ramp becomes up to 64 equal steps, each at the weights of its middle."""
-    steps: list[Step] = []
-    for phase in phases:
-        goal = tuple(phase.weights_ppb.get(name, 0) for name in names)
-        count = min(RAMP_STEPS, phase.ramp)
-        source = steps[-1].weights if steps else goal
-        for i in range(count):
-            part = [
-                ((2 * count - 2 * i - 1) * a + (2 * i + 1) * b, 2 * count)
-                for a, b in zip(source, goal, strict=True)
-            ]
-            steps.append(Step(phase.start + phase.ramp * i // count, _whole(part)))
-        steps.append(Step(phase.start + phase.ramp, goal))
-    return steps
-
-
-def _whole(parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Fractions that add up to PPB, as integers that do: the largest remainders are rounded up, the first on a tie."""
-    floors = [numerator // denominator for numerator, denominator in parts]
-    order = sorted(range(len(parts)), key=lambda i: (-(parts[i][0] % parts[i][1]), i))
-    up = set(order[: PPB - sum(floors)])
-    return tuple(floor + (i in up) for i, floor in enumerate(floors))
-
-
-def _same_kind(first: Manifest, other: Manifest) -> None:
+def same_kind(first: Manifest, other: Manifest) -> None:
+    """Raises ShardError for components that differ in what a stream of both needs to have in common."""
     for name in ("sequence_length", "dtype", "eos", "vocab_size", "tokenizer_sha256", "boundary", "bos"):
         mine, theirs = getattr(first, name), getattr(other, name)
         if mine != theirs:

@@ -12,6 +12,7 @@ from shard_samples import Sample, documents, small_shards, write_component, writ
 from corpusmill.pipeline.errors import BudgetError, CursorError, ShardError
 from corpusmill.shards.cursor import Cursor, read_cursor, start_of
 from corpusmill.shards.layout import Manifest
+from corpusmill.shards.mixture import ramped
 from corpusmill.shards.plan import PPB, Past, Phase, capacity, compile_plan, find_plan, read_plan
 
 
@@ -113,10 +114,7 @@ def test_a_ramp_goes_from_one_phase_to_the_next_in_equal_steps(two: list[tuple[s
 
 @given(ramp=st.integers(0, 300), start=st.integers(1, 300), goal=st.integers(0, PPB))
 def test_ramps_of_any_length_keep_weights_whole(ramp: int, start: int, goal: int) -> None:
-    from corpusmill.shards.plan import _steps
-
-    phases = [Phase(0, {"a": 1, "b": PPB - 1}), Phase(start, {"a": goal, "b": PPB - goal}, ramp)]
-    steps = _steps(phases, ["a", "b"])
+    steps = ramped([(0, 0, (1, PPB - 1)), (start, ramp, (goal, PPB - goal))])
     assert all(sum(step.weights) == PPB and min(step.weights) >= 0 for step in steps)
     starts = [step.start for step in steps]
     assert starts == sorted(set(starts)) and len(starts) <= 66 and steps[-1].weights == (goal, PPB - goal)

@@ -1,0 +1,139 @@
+"""A plan that goes on otherwise from a sample: new weights, new components, another end. What came before stays.
+
+The order of a sample follows from its step's weights, its component's name and shards, seed and window, so a component that is
+added with no weight before the sample moves nothing. `first_difference` says where two plans part; the earlier plan is kept
+in `plans/` beside plan.json under its id, so that a cursor made with it is accepted or refused with the place and the cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from corpusmill.pipeline.engine.store import put
+from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.mixture import PPB
+from corpusmill.shards.plan import Component, Past, Phase, Plan, read_plan, within_budget
+
+PLANS_FOLDER = "plans"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two plans may give different samples from `sample` on, because of `what`."""
+
+    sample: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"from sample {self.sample} on: {self.what}"
+
+
+def first_difference(old: Plan, new: Plan) -> Difference | None:
+    """Where two plans part; None when they give the same samples as far as both go."""
+    for name in ("seed", "window", "sequence_length", "dtype", "eos"):
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            return Difference(0, f"{name} was {before}, is {after}")
+    found = [*_steps_differ(old, new), *_components_differ(old, new)]
+    return min(found, key=lambda difference: difference.sample, default=None)
+
+
+def appended(
+    plan: Plan,
+    phase: Phase,
+    *,
+    components: Sequence[Component] = (),
+    samples: int | None = None,
+    max_epochs: Mapping[str, int] | None = None,
+    exhaust: str = "repeat",
+) -> Plan:
+    """`plan` up to the phase's start, then the phase in place of all that was to come. Raises ShardError or BudgetError.
+
+    `components` are new ones; `max_epochs` changes limits by name. `samples` is the new end; None means none but the limits'.
+    """
+    start = phase.start
+    if start < 1 or (plan.samples is not None and start > plan.samples):
+        end = "" if plan.samples is None else f", the plan's end, {plan.samples}, at most"
+        raise ShardError(f"a phase can be added from sample 1 on{end}; not from {start}")
+    if samples is not None and samples <= start:
+        raise ShardError(f"a plan that ends at sample {samples} has no use for a phase from {start} on")
+    limits = dict(max_epochs or {})
+    held = [component.name for component in plan.components]
+    if again := sorted({component.name for component in components} & set(held)):
+        raise ShardError(
+            f"the plan holds {', '.join(again)} already: give another name, like NAME=FOLDER, or leave it out"
+        )
+    grown = sorted((*plan.components, *components), key=lambda component: component.name)
+    grown = [replace(c, max_epochs=limits.pop(c.name, c.max_epochs)) for c in grown]
+    if limits:
+        raise ShardError(f"max_epochs names {', '.join(sorted(limits))}, which the plan does not hold")
+    longer = replace(
+        plan,
+        components=tuple(grown),
+        phases=(*(kept for kept in plan.phases if kept.start < start), phase),
+        past=(*(Past(past.id, min(past.start, start)) for past in plan.past), Past(plan.id, start)),
+    )
+    return within_budget(longer, samples, exhaust)
+
+
+def write_appended(path: Path, old: Plan, new: Plan) -> None:
+    """plan.json anew, and the plan that it was under its id beside it."""
+    put(path.parent / PLANS_FOLDER / f"{old.id}.json", old.encode())
+    put(path, new.encode())
+
+
+def earlier(path: Path, plan_id: str) -> Plan | None:
+    """An earlier plan that was kept beside `path`; None when there is none of this id."""
+    if len(plan_id) != 32 or not plan_id.isalnum():
+        return None
+    place = path.parent / PLANS_FOLDER / f"{plan_id}.json"
+    return read_plan(place) if place.is_file() else None
+
+
+def _steps_differ(old: Plan, new: Plan) -> list[Difference]:
+    """The first step that has another start or other weights: steps restart the mixture's count of 4,096 samples."""
+    before, after = (
+        [
+            (step.start, {n: w for n, w in zip(names, step.weights, strict=True) if w})
+            for step in plan.mixture().steps
+        ]
+        for plan, names in ((p, [c.name for c in p.components]) for p in (old, new))
+    )
+    for i in range(max(len(before), len(after))):
+        ours, theirs = (steps[i] if i < len(steps) else None for steps in (before, after))
+        if ours != theirs:
+            starts = [step[0] for step in (ours, theirs) if step is not None]
+            past, now = (_in_force(steps, min(starts)) for steps in (before, after))
+            return [Difference(min(starts), _moved(past, now))]
+    return []
+
+
+def _in_force(steps: Sequence[tuple[int, dict[str, int]]], sample: int) -> dict[str, int]:
+    return [weights for start, weights in steps if start <= sample][-1]
+
+
+def _moved(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+    moved = [
+        f"{name} {old.get(name, 0) / PPB:.6g} to {new.get(name, 0) / PPB:.6g}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name, 0) != new.get(name, 0)
+    ]
+    return f"weights went from {', '.join(moved)}" if moved else "a phase begins in one of them alone"
+
+
+def _components_differ(old: Plan, new: Plan) -> list[Difference]:
+    """Components of one name and other shards, from the first sample that comes from them."""
+    found = []
+    theirs = {component.name: component for component in new.components}
+    for place, component in enumerate(old.components):
+        other = theirs.get(component.name)
+        if other is not None and other.manifest != component.manifest:
+            first = old.mixture().sample_of(place, 0)
+            if first is not None:
+                what = (
+                    f"{component.name} was other shards ({component.manifest[:8]}, now {other.manifest[:8]})"
+                )
+                found.append(Difference(first, what))
+    return found
