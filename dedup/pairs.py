@@ -40,6 +40,7 @@ from corpusmill.dedup.records import (
 )
 from corpusmill.dedup.signatures import SIGNATURE
 from corpusmill.pipeline.binary import U32, U64, fixed
+from corpusmill.pipeline.engine.merge import chosen
 from corpusmill.pipeline.engine.shuffle import gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
@@ -92,7 +93,7 @@ class BandScatter(SetOperation):
         table = pa.concat_tables(tables)
         bucket = scramble(table["key"].to_numpy(), layout.key_buckets)
         io.write_arrow(file_name(unit.index), slices(table, bucket, layout.key_buckets), schema)
-        return io.result(rows=table.num_rows)
+        return io.result(rows=table.num_rows, extra={"slices": layout.key_buckets})
 
     def warm(self) -> None:
         band_keys(np.zeros((1, 2), np.uint32), 1, 2)
@@ -108,16 +109,17 @@ class Pairs(SetOperation):
     long_run: int
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        layout, groups = lay_out(inputs, self.shared)
-        weight = stored_bytes(inputs, self.shared.name("bands"))
-        return bucket_units(layout.key_buckets, weight, layout, files=len(groups))
+        layout, _ = lay_out(inputs, self.shared)
+        stage = chosen(inputs, self.shared.name("bands"), self.shared.name("bands.merged"))
+        files = len(inputs.results(stage))
+        return bucket_units(layout.key_buckets, stored_bytes(inputs, stage), layout, stage=stage, files=files)
 
     def worker_memory(self, unit: Unit) -> int:
         return gather_memory(unit)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         names, schema = file_names(unit.fields["files"]), band_schema(self.shared)
-        table = gathered(io, self.shared.name("bands"), names, unit.index, schema)
+        table = gathered(io, unit.fields["stage"], names, unit.index, schema)
         columns = {name: table[name].to_numpy() for name in table.column_names}
         order = [columns[name] for name in order_names(self.shared)]
         found = pairs_in_runs(columns["key"], columns["number"], order, self.leaders, self.long_run)

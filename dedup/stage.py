@@ -2,8 +2,8 @@
 
 signatures   measure over all rows with text
 hashes  copies            exact copies, by content hash
-bands  pairs              candidates, by bands of the signature (engine datasketch: its index instead of bands)
-shingles  edges           every candidate verified by exact Jaccard similarity
+bands  bands.merged  pairs              candidates, by bands of the signature (engine datasketch: its index instead of bands)
+shingles  shingles.merged  edges        every candidate verified by exact Jaccard similarity
 clusters  outcomes        survivors over the whole corpus
 verdict                   a row a document; closes the stage in the ledger
 """
@@ -25,6 +25,8 @@ from corpusmill.dedup.verdict import Verdict
 from corpusmill.dedup.verify import Edges, ShingleScatter
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.documents import DOCUMENTS
+from corpusmill.pipeline.engine import merge
+from corpusmill.pipeline.engine.merge import Merge
 from corpusmill.pipeline.errors import RecipeError
 
 AUTO_HASHES = 112
@@ -152,10 +154,14 @@ class Dedup:
             chain.set(step("pairs"), index, own, kept=True, measures=self._measures(chain))
         else:
             chain.set(step("bands"), BandScatter(shared), own, kept=True, measures=self._measures(chain))
-            chain.set(step("pairs"), Pairs(shared, self.leaders, self.long_run), reads=(step("bands"),))
+            chain.set(step("bands.merged"), Merge(step("bands"), merge.BOUNDS), reads=(step("bands"),))
+            pairs = Pairs(shared, self.leaders, self.long_run)
+            chain.set(step("pairs"), pairs, reads=(step("bands"), step("bands.merged")))
         shingles, reads = ShingleScatter(shared, self.ngram), (*own, step("pairs"))
         chain.set(step("shingles"), shingles, reads, kept=True, measures=self._measures(chain))
-        chain.set(step("edges"), Edges(shared, self.at_least), reads=(step("pairs"), step("shingles")))
+        chain.set(step("shingles.merged"), Merge(step("shingles"), merge.BOUNDS), reads=(step("shingles"),))
+        verified = (step("pairs"), step("shingles"), step("shingles.merged"))
+        chain.set(step("edges"), Edges(shared, self.at_least), reads=verified)
         chain.set(step("clusters"), Clusters(shared, self.memory_bytes), reads=(step("edges"),))
 
     def _measures(self, chain: Chain) -> list[str]:

@@ -31,6 +31,7 @@ from corpusmill.dedup.layout import (
 from corpusmill.dedup.pairs import PAIRS, WANTED, wanted_of
 from corpusmill.dedup.records import begins_run, considered, ranges
 from corpusmill.pipeline.binary import U64
+from corpusmill.pipeline.engine.merge import chosen
 from corpusmill.pipeline.engine.shuffle import gather, gathered, slices
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 
@@ -76,7 +77,7 @@ class ShingleScatter(SetOperation):
             sets, bucket = self._sets(io, part, wanted.filter(pa.array(here)), leads, copies)
             io.write_arrow(file_name(part), slices(sets, bucket, layout.pair_buckets), SETS)
             total += len(sets)
-        return io.result(rows=total, extra={"parts": list(unit.parts)})
+        return io.result(rows=total, extra={"parts": list(unit.parts), "slices": layout.pair_buckets})
 
     def _sets(
         self, io: TaskIO, part: int, wanted: pa.Table, leads: U64, copies: npt.NDArray[np.uint32]
@@ -128,14 +129,16 @@ class Edges(SetOperation):
 
     def units(self, inputs: Inputs) -> list[Unit]:
         layout, _ = lay_out(inputs, self.shared)
-        weight = stored_bytes(inputs, self.shared.name("shingles"))
+        stage = chosen(inputs, self.shared.name("shingles"), self.shared.name("shingles.merged"))
+        weight = stored_bytes(inputs, stage)
         pairs = inputs.results(self.shared.name("pairs"))
         # Passed on in these units' results, so that later stages do not bring the files of `pairs` back to ask for them.
         runs = {
             "long_runs": sum(result.counts["long_runs"] for result in pairs.values()),
             "longest_run": max((result.extra["longest_run"] for result in pairs.values()), default=0),
         }
-        units = bucket_units(layout.pair_buckets, weight, layout, files=len(pairs), runs={})
+        sets = {"stage": stage, "sets": len(inputs.results(stage))}
+        units = bucket_units(layout.pair_buckets, weight, layout, files=len(pairs), runs={}, **sets)
         return [replace(units[0], fields={**units[0].fields, "runs": runs}), *units[1:]]
 
     def worker_memory(self, unit: Unit) -> int:
@@ -145,8 +148,11 @@ class Edges(SetOperation):
         files = file_names(unit.fields["files"])
         table = gathered(io, self.shared.name("pairs"), files, unit.index, PAIRS)
         first, second = _once(table["first"].to_numpy(), table["second"].to_numpy())
-        stage = self.shared.name("shingles")
-        names = [file_name(part) for part in json.loads(io.read_bytes(stage, PARTS_FILE))]
+        stage, scatter = unit.fields["stage"], self.shared.name("shingles")
+        numbers = (
+            json.loads(io.read_bytes(scatter, PARTS_FILE)) if stage == scatter else range(unit.fields["sets"])
+        )
+        names = [file_name(number) for number in numbers]
         score = similarities(lambda: gather(io, stage, names, unit.index), first, second)
         kept = score >= self.at_least
         ends = np.unique(np.concatenate([first[kept], second[kept]]))

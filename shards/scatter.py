@@ -193,6 +193,11 @@ class Scatter(SetOperation):
         )
 
 
+def components_of(schema: pa.Schema) -> list[Key]:
+    """The components of a scatter file, in the order of its slices."""
+    return [tuple(key) for key in json.loads(schema.metadata[COMPONENTS])]
+
+
 def file_name(unit: int) -> str:
     return f"tokens-{unit:05d}.arrow"
 

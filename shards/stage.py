@@ -2,6 +2,7 @@
 
 shard.tokenizer   a given tokenizer.json, checked, or one trained on kept text      shards/vocabulary.py
 shard.scatter     token ids by component and key range; goes when shard.write stands  shards/scatter.py
+shard.scatter.merged  files of it joined where a corpus is so large that slices would be small  shards/merge.py
 shard.write       one shard a unit, sorted by key, packed; manifests                  shards/write.py
 """
 
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corpusmill.pipeline.chain import Chain
+from corpusmill.pipeline.engine import merge
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
 from corpusmill.shards.components import Components
 from corpusmill.shards.layout import DOCS, Boundary, Packing
+from corpusmill.shards.merge import MergeTokens
 from corpusmill.shards.scatter import Scatter
 from corpusmill.shards.vocabulary import GivenTokenizer, TrainedTokenizer, read_tokenizer
 from corpusmill.shards.write import Write
@@ -93,9 +96,12 @@ class Shard:
             kept=True,
             measures=[column for column in (*self.components.by, *measures) if column in chain.columns],
         )
+        merged = f"{scatter}.merged"
+        chain.set(merged, MergeTokens(scatter, merge.BOUNDS), reads=(scatter,))
         write = Write(
             tokenizer,
             scatter,
+            merged,
             self.components.by,
             measures,
             self.sequence_length,
@@ -104,7 +110,7 @@ class Shard:
             self.boundary,
             self.packing,
         )
-        chain.set(f"{name}.write", write, reads=(tokenizer, scatter))
+        chain.set(f"{name}.write", write, reads=(tokenizer, scatter, merged))
 
     def _check(self, name: str) -> None:
         if not 1 <= self.sequence_length <= MOST_SEQUENCE:

@@ -8,7 +8,6 @@ corpus; 5 to 10 ns a token.
 from __future__ import annotations
 
 import io as streams
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpusmill.pipeline.binary import halves
+from corpusmill.pipeline.engine.merge import chosen
 from corpusmill.pipeline.engine.stage import (
     WORKER_BYTES,
     Area,
@@ -33,7 +33,7 @@ from corpusmill.pipeline.engine.stage import (
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.arrange import arrange
-from corpusmill.shards.components import SMALL_BLOCKS, Key
+from corpusmill.shards.components import SMALL_BLOCKS
 from corpusmill.shards.layout import (
     BLOCKS,
     BLOCKS_FILE,
@@ -50,7 +50,7 @@ from corpusmill.shards.layout import (
     schema,
 )
 from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_rows, place
-from corpusmill.shards.scatter import COMPONENTS, file_name
+from corpusmill.shards.scatter import components_of, file_name
 
 DOCS_ROW_GROUP = 8192
 
@@ -61,6 +61,7 @@ class Write(SetOperation):
 
     tokenizer: str  # the stages it reads
     scatter: str
+    merge: str
     by: tuple[str, ...]
     measures: tuple[str, ...]
     sequence_length: int
@@ -75,12 +76,14 @@ class Write(SetOperation):
 
     def units(self, inputs: Inputs) -> list[Unit]:
         (made,) = inputs.results(self.tokenizer).values()
-        results = inputs.results(self.scatter)
+        stage = chosen(inputs, self.scatter, self.merge)
+        results = inputs.results(stage)
         dtype = np.dtype(made.extra["dtype"])
         least = SMALL_BLOCKS * self.block_bytes // dtype.itemsize
         units: list[Unit] = []
         for component in arrange(results, self.by, least, self.shard_bytes // dtype.itemsize):
             place = {
+                "stage": stage,
                 "component": component.name,
                 "slug": component.slug,
                 "keys": [list(key) for key in component.keys],
@@ -108,7 +111,7 @@ class Write(SetOperation):
         if len(order) != unit.fields["documents"] or starts[-1] != unit.fields["tokens"]:
             raise ShardError(
                 f"slices of {unit.fields['component']} hold {len(order)} documents and {starts[-1]} tokens, their counts say "
-                f"{unit.fields['documents']} and {unit.fields['tokens']}: delete the folder of stage {self.scatter} and run again"
+                f"{unit.fields['documents']} and {unit.fields['tokens']}: delete the folder of stage {unit.fields['stage']} and run again"
             )
         rows = lay_rows(self.packing, lengths[order], self.sequence_length)
         stream = self._stream(unit.fields, batches, order, starts)
@@ -135,9 +138,10 @@ class Write(SetOperation):
         batches = []
         for first, last in fields["files"]:
             for number in range(first, last):
-                reader = io.open_arrow(self.scatter, file_name(number))
-                for component in _components_of(reader.schema, keys):
-                    batches += [reader.get_batch(component * ranges + each) for each in range(low, high)]
+                reader = io.open_arrow(fields["stage"], file_name(number))
+                for component, key in enumerate(components_of(reader.schema)):
+                    if key in keys:
+                        batches += [reader.get_batch(component * ranges + each) for each in range(low, high)]
         return [batch for batch in batches if batch.num_rows]
 
     def _stream(
@@ -283,12 +287,6 @@ def _shard_file(part: Result) -> ShardFile:
 
 def _is_sidecar(file: FileRecord) -> bool:
     return file.name.endswith(".parquet")
-
-
-def _components_of(file_schema: pa.Schema, keys: set[Key]) -> list[int]:
-    return [
-        place for place, key in enumerate(json.loads(file_schema.metadata[COMPONENTS])) if tuple(key) in keys
-    ]
 
 
 def _sorted_records(batches: list[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], pa.Table]:

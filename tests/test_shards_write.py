@@ -405,7 +405,7 @@ def faked(tokens: list[int], docs: list[int], units: int = 1) -> Any:
 
 
 def write_of(shard_bytes: int) -> Write:
-    return Write("t", "s", ("source",), (), 2048, 1 << 24, shard_bytes)
+    return Write("t", "s", "m", ("source",), (), 2048, 1 << 24, shard_bytes)
 
 
 def test_counts_over_four_billion_are_exact() -> None:

@@ -7,7 +7,7 @@ CPU seconds: 0.15 to write (0.11 without), 0.055 to read and sum (0.040 without)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,13 +16,16 @@ import xxhash
 HASH = b"xxh3"
 
 
-def write_arrow_file(path: Path, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> None:
-    """One record batch a slice; the footer is the offset index."""
+def write_arrow_file(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
+    """One record batch a slice; the footer is the offset index. Returns the rows of all."""
+    rows = 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for place, batch in enumerate(batches):
             # Through IPC once, for the buffers that a reader will see: those in memory may be longer, or start elsewhere.
             stored = pa.ipc.read_record_batch(batch.serialize(), schema)
             writer.write_batch(stored, custom_metadata={HASH: _digest(stored, place, schema)})
+            rows += batch.num_rows
+    return rows
 
 
 class ArrowFile:

@@ -8,6 +8,7 @@ docs/stores.md has the requests that each operation makes.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import random
 import stat
@@ -134,6 +135,9 @@ class Bucket(Place):
 
     def mapped(self) -> pa.NativeFile:
         return self._open()
+
+    def ahead(self, size: int) -> pa.NativeFile:
+        return pa.PythonFile(io.BufferedReader(self._open(), size), mode="r")
 
     def put(self, data: bytes | memoryview) -> None:
         self._again(lambda: _in_thread(lambda: self._put(data)))

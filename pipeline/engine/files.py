@@ -6,7 +6,7 @@ lies under a fingerprint made of its documents' hashes, by its very path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -174,9 +174,9 @@ class Files:
             table = _with_edits(table, edits)
         return table
 
-    def open_arrow(self, stage: str, name: str) -> ArrowFile:
+    def open_arrow(self, stage: str, name: str, ahead: int = 0) -> ArrowFile:
         path = self.folder(stage) / name
-        return ArrowFile(path.mapped(), lambda: damaged(path, stage, name))
+        return ArrowFile(path.ahead(ahead) if ahead else path.mapped(), lambda: damaged(path, stage, name))
 
     def read_bytes(self, stage: str, name: str) -> bytes:
         source = self.existing(stage, name)
@@ -191,7 +191,7 @@ class Files:
     def write_parquet(self, name: str, table: pa.Table, row_group: int, with_text: bool) -> None:
         """zstd level 3 (level 9 gains 9 % of the bytes for 2.6 times the seconds); no dictionaries or statistics on texts or measures."""
 
-        def write(path: Path) -> None:
+        def write(path: Path) -> int:
             dictionary = ["source", "stage", "reason", "failed", "language"]
             pq.write_table(
                 table,
@@ -202,32 +202,33 @@ class Files:
                 use_dictionary=[column for column in dictionary if column in table.column_names],
                 write_statistics=not with_text,
             )
+            return int(table.num_rows)
 
-        self._write(name, table.num_rows, write)
+        self._write(name, write)
 
-    def write_arrow(self, name: str, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> None:
-        def write(path: Path) -> None:
-            write_arrow_file(path, batches, schema)
-
-        self._write(name, sum(batch.num_rows for batch in batches), write)
+    def write_arrow(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
+        return self._write(name, lambda path: write_arrow_file(path, batches, schema))
 
     def write_bytes(self, name: str, data: bytes, rows: int = 0) -> None:
-        def write(path: Path) -> None:
+        def write(path: Path) -> int:
             path.write_bytes(data)
+            return rows
 
-        self._write(name, rows, write)
+        self._write(name, write)
 
-    def _write(self, name: str, rows: int, write: Callable[[Path], None]) -> None:
+    def _write(self, name: str, write: Callable[[Path], int]) -> int:
+        """`write` makes a local file and says how many rows are in it."""
         path = self.folder(self.task.stage) / name
         temporary = path.temporary()
         try:
-            write(temporary)
+            rows = write(temporary)
             record = FileRecord(name, rows, temporary.stat().st_size, hash_file(temporary))
             path.put_file(temporary)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         self._written.append(record)
+        return rows
 
     def used(self, figures: Mapping[str, int]) -> None:
         FIGURES.update(figures)

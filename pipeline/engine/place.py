@@ -79,6 +79,10 @@ class Place:
         """Random access to slices: mapped on a disk, ranged reads on a store."""
         raise NotImplementedError
 
+    def ahead(self, size: int) -> pa.NativeFile:
+        """For reading from front to back: mapped on a disk, in pieces of `size` bytes on a store."""
+        return self.mapped()
+
     def pieces(self) -> Iterator[bytes]:
         """A file in pieces."""
         with self.mapped() as file:

@@ -13,7 +13,7 @@ never by the task, the worker or the clock: regrouping, retries and two drivers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -222,8 +222,11 @@ class TaskIO(Protocol):
         """
         ...
 
-    def open_arrow(self, stage: str, name: str) -> ArrowFile:
-        """An Arrow file of another set stage, mapped; `get_batch(i)` reads slice i alone (pipeline/engine/shuffle.py)."""
+    def open_arrow(self, stage: str, name: str, ahead: int = 0) -> ArrowFile:
+        """An Arrow file of another set stage, mapped; `get_batch(i)` reads slice i alone (pipeline/engine/shuffle.py).
+
+        With `ahead` it is to be read from front to back: on a store in pieces of so many bytes.
+        """
         ...
 
     def read_bytes(self, stage: str, name: str) -> bytes:
@@ -238,8 +241,8 @@ class TaskIO(Protocol):
         """The documents partition, in row groups of ROW_GROUP."""
         ...
 
-    def write_arrow(self, name: str, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> None:
-        """An Arrow IPC file, one record batch a slice; its footer is the offset index."""
+    def write_arrow(self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> int:
+        """An Arrow IPC file, one record batch a slice, made as they come; its footer is the offset index. Returns its rows."""
         ...
 
     def write_bytes(self, name: str, data: bytes, rows: int = 0) -> None:
