@@ -400,6 +400,7 @@ def faked(tokens: list[int], docs: list[int], units: int = 1) -> Any:
     results = {
         "t": {0: Result(0, extra=GIVEN)},
         "s": {unit: Result(unit, extra=extra) for unit in range(units)},
+        "m": {},
     }
     return SimpleNamespace(results=lambda stage: results[stage], root=Path(), folder=lambda stage: "")
 
