@@ -52,7 +52,7 @@ def documents(seed: int, count: int, longest: int = 40) -> list[list[int]]:
 
 
 def write_component(
-    root: Path, sample: Sample, length: int = 8, dtype: str = "uint16"
+    root: Path, sample: Sample, length: int = 8, dtype: str = "uint16", vocab: int = VOCAB
 ) -> tuple[str, Manifest]:
     """(folder below `root`, manifest)."""
     relative = f"fp/{sample.name}"
@@ -82,7 +82,7 @@ def write_component(
         slug=sample.name,
         sequence_length=length,
         dtype=dtype,
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         eos=EOS,
         tokenizer_sha256=hashlib.sha256(TOKENIZER).hexdigest(),
         tokenizer_file=f"../{TOKENIZER_FILE}",
@@ -108,13 +108,14 @@ def write_shards(
     *,
     length: int = 8,
     dtype: str = "uint16",
+    vocab: int = VOCAB,
     seed: int = 17,
     window: int = 2,
     total: int | None = None,
 ) -> Plan:
     """Components and plan.json below `root`; `weights` are parts in 10^9, or phases."""
     phases = [Phase(0, dict(weights))] if isinstance(weights, Mapping) else weights
-    components = [write_component(root, sample, length, dtype) for sample in samples]
+    components = [write_component(root, sample, length, dtype, vocab) for sample in samples]
     plan = compile_plan(components, phases, seed=seed, window=window, samples=total)
     (root / PLAN_FILE).write_bytes(plan.encode())
     return plan
