@@ -49,8 +49,10 @@ def run(folder: Path, pages: list[str], workers: int) -> Run:
 def test_bytes_do_not_depend_on_workers(tmp_path: Path, pages: list[str]) -> None:
     one = run(tmp_path / "one", pages, 1)
     two = run(tmp_path / "two", pages, 2)
-    assert {k: v for k, v in hashes(one.out).items() if "run.json" not in k and "recipe.yaml" not in k} == {
-        k: v for k, v in hashes(two.out).items() if "run.json" not in k and "recipe.yaml" not in k
+    assert {
+        k: v for k, v in hashes(Path(str(one.out))).items() if "run.json" not in k and "recipe.yaml" not in k
+    } == {
+        k: v for k, v in hashes(Path(str(two.out))).items() if "run.json" not in k and "recipe.yaml" not in k
     }
     assert len(one.partitions()) > 4
     counts = dict(one.ledger())["dedup"]

@@ -14,6 +14,7 @@ import pytest
 from runs import alive, command, corpusmill, hashes, inputs
 
 from corpusmill.jobs.reporter import LineReporter
+from corpusmill.pipeline.engine.attempts import Queue
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.recipe import load_recipe
@@ -128,6 +129,7 @@ class Overtaken:
 
     def __init__(self, other: Path, out: Path) -> None:
         self.other, self.out = other, out
+        self.queue = Queue()
 
     def run(self, *_: object) -> Iterator[object]:
         shutil.copytree(self.other, self.out, dirs_exist_ok=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import json
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,7 @@ COMMITS = "_commits"
 class Manifest:
     """A finished stage. `content` is the hash of all its results: what later fingerprints are made of.
 
-    It holds totals only; its table is read when `results` are asked for, and forgotten when nobody holds them any more.
+    It holds totals only; its table is read when `results` are asked for. Those used last stay in memory, others while someone holds them.
     """
 
     stage: str
@@ -57,10 +57,20 @@ class Manifest:
     def results(self) -> Stored:
         """Unit -> result; each call reads the table unless the results of an earlier one are still in use."""
         held = self._held[0]() if self._held else None
-        if held is None:
-            held = Stored(_read_table(self.table, self.table_xxh3))
-            self._held[:] = [weakref.ref(held)]
+        return self.hold(_read_table(self.table, self.table_xxh3)) if held is None else held
+
+    def hold(self, data: bytes) -> Stored:
+        """Its results from the bytes of its table."""
+        # No Arrow threads: one that still holds these Python bytes when the interpreter ends aborts the process (seen in 1 of 10).
+        table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+        held = Stored(table)
+        self._held[:] = [weakref.ref(held)]
+        _RECENT.append(held)
         return held
+
+
+_RECENT: deque[Stored] = deque(maxlen=3)
+"""A stage is asked for its results several times while it ends, and its ledger with it."""
 
 
 def total_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -171,19 +181,22 @@ def read_manifest(folder: Where) -> Manifest | None:
         return None
     if not isinstance(head, dict) or head.pop("head_xxh3", None) != hash_bytes(canonical(head)):
         return None
-    return _manifest(folder, head) if hash_bytes(data) == head["table_xxh3"] else None
+    if hash_bytes(data) != head["table_xxh3"]:
+        return None
+    manifest = _manifest(folder, head)
+    manifest.hold(data)
+    return manifest
 
 
-def _read_table(path: Place, known: str) -> pa.Table:
-    """A manifest's table, as long as it is the one that its head was read with."""
+def _read_table(path: Place, known: str) -> bytes:
+    """The bytes of a manifest's table, as long as it is the one that its head was read with."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         data = b""
     if hash_bytes(data) != known:
         raise RunError(f"{path}: removed or changed while it was in use: run the same command again")
-    # No Arrow threads: one that still holds these Python bytes when the interpreter ends aborts the process (seen in 1 of 10).
-    return pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
+    return data
 
 
 def damaged_units(sizes: Mapping[str, int], results: Mapping[int, Result]) -> list[int]:
