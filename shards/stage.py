@@ -34,8 +34,9 @@ MOST_SEQUENCE = MOST_BLOCK_BYTES // 4 - 1  # a row is within a block, whatever i
 
 @dataclass(frozen=True)
 class TokenizerSource:
-    """An existing tokenizer.json (`file`), or byte-level BPE with `vocab` entries trained on about `sample_bytes` of kept text
-    (`train: bpe`). `eos` and `bos` name the tokens for the end and the begin of a text where a file has several that could be it."""
+    """An existing vocabulary (`file`: tokenizer.json, a tiktoken rank file or a SentencePiece model), or byte-level BPE with `vocab` entries trained on about `sample_bytes` of kept text
+    (`train: bpe`). `eos` and `bos` name the tokens for the end and the begin of a text where a file has several that could be it. Of a rank file, `pattern` says how
+    text is cut (gpt2, r50k, p50k, cl100k, o200k or a regular expression) and `special` what tokens stand beside the ranks."""
 
     file: str | None = None
     train: Literal["bpe"] | None = None
@@ -43,6 +44,8 @@ class TokenizerSource:
     sample_bytes: int | None = None
     eos: str | None = None
     bos: str | None = None
+    pattern: str | None = None
+    special: dict[str, int] | None = None
 
     def operation(self, seed: int, name: str, boundary: Boundary) -> GivenTokenizer | TrainedTokenizer:
         if (self.file is None) == (self.train is None):
@@ -55,17 +58,22 @@ class TokenizerSource:
                     f"{name}.tokenizer: vocab and sample_bytes are for training; {self.file} has a vocabulary already"
                 )
             return GivenTokenizer(
-                sha256=read_tokenizer(self.file)[1], eos=self.eos, bos=self.bos, path=self.file
+                read_tokenizer(self.file)[1], self.eos, self.bos, self.pattern, self.special, self.file
+            )
+        if self.pattern is not None or self.special is not None:
+            raise RecipeError(
+                f"{name}.tokenizer: pattern and special are for a tiktoken file; leave them out"
             )
         vocab = VOCAB if self.vocab is None else self.vocab
         sample_bytes = SAMPLE_BYTES if self.sample_bytes is None else self.sample_bytes
-        if vocab < SMALLEST_VOCAB or sample_bytes < 1:
-            raise RecipeError(
-                f"{name}.tokenizer: vocab is {vocab} (at least {SMALLEST_VOCAB}), sample_bytes {sample_bytes} (at least 1)"
-            )
         bos = self.bos
         if bos is None and boundary in ("bos", "both"):
             bos = BEGIN_OF_TEXT[0]
+        least = SMALLEST_VOCAB + (bos is not None)
+        if vocab < least or sample_bytes < 1:
+            raise RecipeError(
+                f"{name}.tokenizer: vocab is {vocab} (at least {least}), sample_bytes {sample_bytes} (at least 1)"
+            )
         return TrainedTokenizer(seed, vocab, sample_bytes, self.eos or END_OF_TEXT[0], bos)
 
 

@@ -1,4 +1,4 @@
-"""The shards' tokenizer: a file that is given, or byte-level BPE trained on what the recipe keeps.
+"""The shards' tokenizer: a vocabulary file that is given, made a tokenizer.json if it is none, or byte-level BPE trained on what the recipe keeps.
 
 Either way `tokenizer.json` stands in the stage's folder, so later stages depend on its content and never on where it came from.
 Training reads partitions in keyed order until it holds READ_FACTOR times the sample, then takes the documents with the lowest keys.
@@ -19,6 +19,7 @@ import xxhash
 from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import ModelError, ShardError
 from corpusmill.pipeline.text.tokenizer import Tokenizer, choose_bos, train_bpe
+from corpusmill.pipeline.text.vocabularies import as_tokenizer_json
 from corpusmill.shards.layout import TOKENIZER_FILE
 
 logger = logging.getLogger(__name__)
@@ -29,11 +30,13 @@ READ_FACTOR = 4
 
 @dataclass(frozen=True)
 class GivenTokenizer(SetOperation):
-    """Copies a tokenizer.json after checking it. Where it lies is no field, so moving it makes nothing anew."""
+    """A vocabulary file, checked and as tokenizer.json; `sha256` is the file's. Where it lies is no field, so moving it makes nothing anew."""
 
     sha256: str
     eos: str | None = None
     bos: str | None = None
+    pattern: str | None = None
+    special: dict[str, int] | None = None
     path: InitVar[str] = ""
 
     libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
@@ -45,22 +48,26 @@ class GivenTokenizer(SetOperation):
     def models(self) -> dict[str, str]:
         return {TOKENIZER_FILE: self.sha256}
 
-    def _content(self) -> bytes:
+    def _content(self) -> tuple[bytes, str]:
+        """tokenizer.json, and what the file was."""
         path: str = getattr(self, "_path")  # noqa: B009  (set in __post_init__, unknown to the type checker)
         content, sha256 = read_tokenizer(path)
         if sha256 != self.sha256:
             raise ModelError(f"{path} changed while the recipe ran; run it again")
-        return content
+        special = None if self.special is None else tuple(self.special.items())
+        return _converted(content, path, self.pattern, special)
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        tokenizer = Tokenizer(self._content(), self.eos, getattr(self, "_path"))  # noqa: B009
-        return [Unit(0, 1, facts(tokenizer, self.bos))]
+        content, kind = self._content()
+        tokenizer = Tokenizer(content, self.eos, getattr(self, "_path"))  # noqa: B009
+        original = {"original": kind, "original_sha256": self.sha256}
+        return [Unit(0, 1, facts(tokenizer, self.bos) | original)]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         return io.result(extra=unit.fields)
 
     def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
-        return {TOKENIZER_FILE: self._content()}
+        return {TOKENIZER_FILE: self._content()[0]}
 
 
 @dataclass(frozen=True)
@@ -146,13 +153,21 @@ def _lowest(
     return kept, size
 
 
+@lru_cache(maxsize=1)
+def _converted(
+    content: bytes, path: str, pattern: str | None, special: tuple[tuple[str, int], ...] | None
+) -> tuple[bytes, str]:
+    """Once for the units and the seal of a stage: a large vocabulary takes seconds."""
+    return as_tokenizer_json(content, path, pattern, None if special is None else dict(special))
+
+
 def read_tokenizer(path: str) -> tuple[bytes, str]:
-    """Content and sha256 of a tokenizer.json."""
+    """Content and sha256 of a vocabulary file."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise ModelError(
-            f"tokenizer {path} cannot be read ({error.strerror}); give the path of a tokenizer.json, or train one"
+            f"tokenizer {path} cannot be read ({error.strerror}); give the path of a vocabulary file, or train one"
         ) from error
     return content, hashlib.sha256(content).hexdigest()
 

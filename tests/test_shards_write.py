@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -314,6 +316,22 @@ def test_a_given_tokenizer_is_copied_and_its_place_does_not_matter(tmp_path: Pat
         assert pa.ipc.open_file(source).schema.field("tokens").type == pa.list_(pa.uint32(), 17)
 
 
+def test_a_vocabulary_of_another_format_becomes_a_tokenizer_json_and_its_own_hash_is_kept(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "words.tiktoken"
+    file.write_bytes(b"".join(base64.b64encode(bytes([byte])) + b" %d\n" % byte for byte in range(256)))
+    source = TokenizerSource(str(file), pattern="gpt2", special={"<end>": 300}, eos="<end>")
+    run = Run(tmp_path / "out", [documents(["abc", "ü"])], replace(SMALL, tokenizer=source))
+    folder, manifest = components(run)["web"]
+    assert sorted(documents_of(folder, manifest).values()) == [[97, 98, 99, 300], [0xC3, 0xBC, 300]]
+    content = (run.folder("shard.write") / TOKENIZER_FILE).read_bytes()
+    assert manifest.tokenizer_sha256 == hashlib.sha256(content).hexdigest()
+    (made,) = run.inputs.results("shard.tokenizer").values()
+    wanted = ("tiktoken", hashlib.sha256(file.read_bytes()).hexdigest())
+    assert (made.extra["original"], made.extra["original_sha256"]) == wanted
+
+
 def test_a_tokenizer_is_trained_on_the_documents_with_the_lowest_keys(tmp_path: Path) -> None:
     rows = documents([f"document {i} " * 10 for i in range(100)])
     sizes = [
@@ -356,6 +374,8 @@ def test_a_missing_tokenizer_is_named_before_anything_runs(tmp_path: Path) -> No
         ({"tokenizer": TokenizerSource(file="a.json", train="bpe")}, "give a file"),
         ({"tokenizer": TokenizerSource(file="a.json", vocab=300)}, "a.json has a vocabulary"),
         ({"tokenizer": TokenizerSource(train="bpe", vocab=256)}, "at least 257"),
+        ({"tokenizer": TokenizerSource(train="bpe", pattern="gpt2")}, "for a tiktoken file"),
+        ({"tokenizer": TokenizerSource(train="bpe", vocab=257), "boundary": "bos"}, "at least 258"),
         ({"shard_bytes": 10}, "shard_bytes"),
         ({"components": Components(("sauce",))}, "did you mean 'source'"),
         ({"components": Components(())}, "at least one column"),

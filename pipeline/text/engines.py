@@ -201,7 +201,7 @@ def _lossless(settings: dict[str, Any]) -> bool:
     steps = flat_steps(settings.get("pre_tokenizer"), "pretokenizers")
     model = settings["model"]
     return (
-        settings.get("normalizer") is None
+        not flat_steps(settings.get("normalizer"), "normalizers")
         and model["type"] == "BPE"
         and any(step["type"] == "ByteLevel" and not step.get("add_prefix_space") for step in steps)
         and (settings.get("decoder") or {}).get("type") == "ByteLevel"
