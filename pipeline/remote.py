@@ -40,6 +40,10 @@ def scheme_of(path: str) -> str:
     """`s3`, `gs`, `http`, `https`, or "" for a path on this machine; any other is an error that lists these."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", path)
     if found is None:
+        if meant := re.match(r"(s3|gs|https?):", path, re.IGNORECASE):
+            raise RecipeError(
+                f"{redacted(path)}: an address begins with {meant[1].lower()}://; a file here of this name is ./{redacted(path)}"
+            )
         return ""
     scheme = found[1].lower()
     if scheme not in (*BUCKETS, *WEB):
@@ -58,9 +62,11 @@ def bucket_path(url: str) -> str:
         )
     bucket, _, key = path.partition("/")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", bucket) or any(
-        part in ("..", ".") for part in key.split("/")
+        part in ("..", ".", "") for part in key.removesuffix("/").split("/") if key
     ):
-        raise RecipeError(f"{redacted(url)}: {scheme}://BUCKET/KEY is needed")
+        raise RecipeError(
+            f"{redacted(url)}: {scheme}://BUCKET/KEY is needed, without . and .. and empty names"
+        )
     return path
 
 

@@ -151,7 +151,8 @@ def _content(
         found
     ):
         yield shard.file, "its blocks are not those of blocks.arrow"
-    docs = pq.read_table(folder / shard.docs_file)
+    # Absolute: pyarrow takes a relative `run-10:30/x` for an address.
+    docs = pq.read_table((folder / shard.docs_file).absolute())
     if docs.schema.names[: len(DOCS)] != DOCS.names or docs.num_rows != shard.documents:
         yield shard.docs_file, "its columns or its number of documents are not the manifest's"
         return

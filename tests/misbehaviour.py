@@ -46,7 +46,7 @@ def run(out: Path, inputs: list[str], stages: Sequence[Any] = (), **options: Any
     """A run of the misbehaving rule (or of other stages) over texts."""
     stages = stages or [{"filter": ["misbehaving"]}]
     recipe = parse_recipe({"max_error_rate": 1, "stages": ["extract", *stages]}).with_inputs(inputs)
-    return run_recipe(recipe, out, reporter=SilentReporter(), **{"workers": 1, **options})
+    return run_recipe(recipe, out, **{"reporter": SilentReporter(), "workers": 1, **options})
 
 
 def fates(run: Run) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from faulty_proxy import Faults, Proxy, faulty_proxy
+from misbehaviour import run, write_texts
 from s3_server import SECRETS, Bucket
 
 from corpusmill.pipeline import remote
@@ -122,6 +123,21 @@ def test_addresses_and_paths(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="can only be read"):
         place_of("https://host/out")
+
+
+def test_what_lies_in_the_current_folder_is_listed_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (place_of(".") / "metrics" / "a").put(b"one")
+    assert place_of(".").sizes() == {"metrics/a": 3}
+
+
+def test_a_relative_folder_may_be_named_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sources = write_texts(tmp_path / "in", ["one text", "another text"])
+    made = run(Path("run-10:30/out"), sources, [{"filter": ["gopher_quality"]}])
+    assert made.table(["text"], kept=False).num_rows == 2
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from extract_runs import Memory, inputs, laid_out
 from misbehaviour import fates, write_texts
 from runs import corpusmill, hashes
 
+from corpusmill.jobs.reporter import SilentReporter
 from corpusmill.pipeline.engine.failures import Failure
 from corpusmill.pipeline.engine.replay import Replay, read_list
 from corpusmill.pipeline.engine.stage import Result
@@ -18,6 +19,16 @@ from corpusmill.pipeline.extract.operation import ExtractDocuments
 from corpusmill.pipeline.run import Run
 
 STAGES = [{"filter": ["misbehaving"]}, "shout"]
+
+
+class Said(SilentReporter):
+    """Keeps what a run warns of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
 
 
 def in_force(run: Run) -> dict[str, str]:
@@ -95,6 +106,44 @@ def test_a_list_of_other_rows_or_stages_is_refused(ground: Path) -> None:
             run(ground, f"refused-{number}", read_list(path))
 
 
+def test_a_list_whose_rows_did_not_fail_is_refused_where_others_failed_for_the_same_reasons(
+    ground: Path,
+) -> None:
+    """In a new folder, and in one that stands."""
+    rows = [json.loads(line) for line in (ground / "list").read_text().splitlines()]
+    assert rows[1]["reason"] == "exception:LookupError"  # what fails so wherever it is tried
+    path = ground / "swapped"
+    path.write_text(json.dumps({**rows[1], "id": "00" * 16}))
+    for out in ("swapped-new", "straight"):
+        run(ground, "straight")
+        with pytest.raises(RecipeError, match="not there"):
+            run(ground, out, read_list(path))
+
+
+def test_a_run_says_which_rows_failed_that_its_list_does_not_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    misbehaviour.register(monkeypatch)
+    sources = write_texts(tmp_path / "in", ["good one", "raise x", "segfault y"])
+    failed = misbehaviour.run(tmp_path / "out", sources, STAGES[:1])
+    lines = corpusmill("show", str(failed.out), "--failed", "--json").stdout.splitlines()
+    (tmp_path / "list").write_text(next(line for line in lines if "LookupError" in line))
+    said = Said()
+    misbehaviour.run(
+        tmp_path / "out", sources, STAGES[:1], replay=read_list(tmp_path / "list"), reporter=said
+    )
+    (line,) = [line for line in said.warnings if "does not name" in line]
+    assert line.startswith("stage filter.letters: 1 rows failed here by crash:SIGSEGV")
+
+
+def test_a_run_says_that_there_was_nothing_to_try_again(ground: Path) -> None:
+    said = Said()
+    misbehaviour.run(
+        ground / "straight", [f"{ground}/in/*.jsonl"], STAGES, replay=Replay(retry=True), reporter=said
+    )
+    assert len(said.warnings) == 1 and "none was tried again" in said.warnings[0]
+
+
 @pytest.mark.parametrize(
     "line", ["{", "[]", '{"stage": "documents"}', '{"stage": "a", "part": "0", "id": "b", "reason": "c"}']
 )
@@ -110,8 +159,8 @@ def test_only_what_a_backstop_stopped_is_tried_again() -> None:
     results = {
         unit: Result(unit, counts={"rows": 9, f"failed.{reason}": 1}) for unit, reason in enumerate(reasons)
     }
-    assert Replay(retry=True).to_redo("documents", results) == [1, 3, 4]
-    assert Replay().to_redo("documents", results) == []
+    assert Replay(retry=True).to_redo("documents", results, lambda _: []) == [1, 3, 4]
+    assert Replay().to_redo("documents", results, lambda _: []) == []
 
 
 def test_extract_fails_known_rows_untried(tmp_path: Path) -> None:

@@ -27,7 +27,31 @@ def test_an_unknown_scheme_lists_the_known_ones() -> None:
         scheme_of("ftp://host/file")
 
 
-@pytest.mark.parametrize("url", ["s3:///key", "s3://", "s3://b/../c", "s3://bad bucket/k"])
+@pytest.mark.parametrize("path", ["s3:/bucket/out", "s3:bucket", "gs:/bucket/out", "https:/host/file"])
+def test_an_address_with_a_missing_slash_is_no_folder_of_that_name(path: str) -> None:
+    with pytest.raises(RecipeError, match=f"an address begins with {path.partition(':')[0]}://"):
+        scheme_of(path)
+    assert scheme_of(f"./{path}") == ""
+
+
+@pytest.mark.parametrize("url", ["s3://b", "s3://b/", "s3://b/k/", "s3://b/k/l"])
+def test_a_bucket_and_a_prefix_may_end_with_a_slash(url: str) -> None:
+    assert bucket_path(url) == url.removeprefix("s3://")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3:///key",
+        "s3://",
+        "s3://b/../c",
+        "s3://bad bucket/k",
+        "s3://b//k",
+        "s3://b/k//l",
+        "s3://b/k//",
+        "s3://b//",
+    ],
+)
 def test_addresses_that_name_no_object_are_refused(url: str) -> None:
     with pytest.raises(RecipeError, match="BUCKET/KEY"):
         bucket_path(url)

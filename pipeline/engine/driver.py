@@ -15,8 +15,9 @@ from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine import state as states
 from corpusmill.pipeline.engine.adopt import adopt
 from corpusmill.pipeline.engine.attempts import Done
-from corpusmill.pipeline.engine.budgets import Watch
+from corpusmill.pipeline.engine.budgets import Watch, rows_can_fail
 from corpusmill.pipeline.engine.claim import claim
+from corpusmill.pipeline.engine.failures import failed_rows
 from corpusmill.pipeline.engine.files import Files
 from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
@@ -45,7 +46,7 @@ from corpusmill.pipeline.engine.manifest import (
 )
 from corpusmill.pipeline.engine.metrics import Meter, note, note_driver, note_lost
 from corpusmill.pipeline.engine.place import Place, place_of
-from corpusmill.pipeline.engine.replay import Replay
+from corpusmill.pipeline.engine.replay import Replay, Rows
 from corpusmill.pipeline.engine.results import Packed
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
@@ -77,6 +78,7 @@ class Driver:
     # Of stages redone in place; their results with them, since the tables are overwritten.
     _replaced: dict[str, tuple[Manifest, Mapping[int, Result]]] = field(default_factory=dict, init=False)
     _adopting: bool = field(default=True, init=False)
+    _tried: bool = field(default=False, init=False)  # whether rows that had failed were tried again
     _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
     def __post_init__(self) -> None:
@@ -101,6 +103,10 @@ class Driver:
             self._claim.save(state)  # before its budgets are judged: what stopped a run can be looked at
             self._watch.judge(stage)
             self._spend()
+        if self.replay.retry and not self._tried:
+            self.reporter.warn(
+                f"no row of {self.out} had been stopped by CPU time, memory or a crash: none was tried again"
+            )
         self._claim.save(replace(state, complete=True))
         self.out.flush()
 
@@ -173,14 +179,29 @@ class Driver:
 
     def _to_redo(self, stage: Stage, manifest: Manifest) -> bool:
         """Whether rows of a stage that stands are to be tried again, or to be failed."""
-        if not self.replay.active or not self.replay.to_redo(stage.name, manifest.results):
+        if not self.replay.active or not self._to_try(stage, manifest.results):
             return False
         self._replaced[stage.name] = (manifest, manifest.results)
         return True
 
+    def _to_try(self, stage: Stage, results: Mapping[int, Result]) -> list[int]:
+        units = self.replay.to_redo(stage.name, results, self._failed(stage))
+        self._tried |= bool(units)
+        return units
+
+    def _failed(self, stage: Stage) -> Rows:
+        return lambda part: failed_rows(self._reader(stage), stage.name, [part])
+
     def _need_all(self, stage: Stage) -> None:
-        if self.replay.active:
-            self.replay.need_all(stage.name, self.manifests[stage.name].results)
+        results = self.manifests[stage.name].results
+        if self.replay.known:
+            self.replay.need_all(stage.name, results, self._failed(stage))
+            unlisted = self.replay.unlisted(results, stage.name) if rows_can_fail(stage) else {}
+            for reason, rows in sorted(unlisted.items()):
+                self.reporter.warn(
+                    f"stage {stage.name}: {rows:,} rows failed here by {reason} that {self.replay.name} does not name: "
+                    "where they did not, bytes differ (--retry-failed tries them again)"
+                )
 
     def _make_or_take(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> bool:
         """Make the stage; whether another driver on this OUT did meanwhile.
@@ -224,7 +245,7 @@ class Driver:
             del done[unit]
         for unit in damaged_units(folder.sizes(), done) if done else ():
             del done[unit]
-        for unit in self.replay.to_redo(stage.name, done):
+        for unit in self._to_try(stage, done):
             del done[unit]
         done.update(self._adopt(stage, [unit for index, unit in sorted(units.items()) if index not in done]))
         todo = [unit for index, unit in sorted(units.items()) if index not in done]
@@ -266,7 +287,7 @@ class Driver:
             self._claim.old,
             {name: manifest for name, (manifest, _) in self._replaced.items()},
         )
-        for unit in self.replay.to_redo(stage.name, found):
+        for unit in self._to_try(stage, found):
             del found[unit]
         if found:
             write_commit(self.out / folder, [found[unit] for unit in sorted(found)])

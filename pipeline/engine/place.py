@@ -205,7 +205,7 @@ class Disk(Place):
 
     def sizes(self) -> dict[str, int]:
         found = {}
-        start = len(str(self.path)) + 1
+        start = len(str(self.path / "_")) - 1  # of "." and "/", too
         for path in store.files_below(self.path):
             try:
                 found[str(path)[start:]] = path.stat().st_size
@@ -214,7 +214,7 @@ class Disk(Place):
         return found
 
     def random(self) -> Path:
-        return self.path
+        return self.path.absolute()  # pyarrow takes a relative `run-10:30/x` for an address
 
     def mapped(self) -> pa.NativeFile:
         return pa.memory_map(str(self.path))
@@ -233,7 +233,7 @@ class Disk(Place):
             file.write(text)
 
     def temporary(self) -> Path:
-        return store.temporary_beside(self.path)
+        return store.temporary_beside(self.path.absolute())
 
     def put_file(self, temporary: Path) -> None:
         store.commit(temporary, self.path)

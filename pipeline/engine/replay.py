@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from corpusmill.pipeline.engine.failures import failures_of
+import pyarrow as pa
+
+from corpusmill.pipeline.engine.failures import Failure, failures_of
 from corpusmill.pipeline.engine.stage import Result
-from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.errors import DamagedError, RecipeError
 
 PATIENCE = 4.0
 """Factor on CPU time and memory of rows that are tried again."""
 
 Known = Mapping[str, Mapping[int, Mapping[str, str]]]
 """Stage -> partition -> id in hex -> reason."""
+
+Rows = Callable[[int], Iterable[Failure]]
+"""Of a stage: the failed rows of a partition, read from its files."""
 
 
 def is_backstop(reason: str) -> bool:
@@ -50,14 +55,14 @@ class Replay:
         parts = self.known.get(stage, {})
         return {str(unit): dict(parts[unit]) for unit in units if unit in parts}
 
-    def to_redo(self, stage: str, results: Mapping[int, Result]) -> list[int]:
+    def to_redo(self, stage: str, results: Mapping[int, Result], rows: Rows) -> list[int]:
         """Units that stand but have rows to be tried again, or not all rows failed that the list says."""
         if self.retry:
             return [unit for unit, result in results.items() if any(map(is_backstop, failures_of(result)))]
         return [
             unit
             for unit in self.known.get(stage, {})
-            if unit in results and self._lacks(stage, results[unit])
+            if unit in results and self._lacks(stage, results[unit], rows)
         ]
 
     def need_stages(self, names: Iterable[str]) -> None:
@@ -68,17 +73,34 @@ class Replay:
                     f"--replay {self.name}: this recipe has no stage {stage}, it has {', '.join(names)}"
                 )
 
-    def need_all(self, stage: str, results: Mapping[int, Result]) -> None:
+    def need_all(self, stage: str, results: Mapping[int, Result], rows: Rows) -> None:
         """RecipeError when a finished stage does not have the rows that the list names."""
         for part in self.known.get(stage, {}):
-            if part not in results or self._lacks(stage, results[part]):
+            if part not in results or self._lacks(stage, results[part], rows):
                 raise RecipeError(
                     f"--replay {self.name}: rows that it names of stage {stage}, partition {part}, are not there: "
                     "it was made from other inputs or with another recipe"
                 )
 
-    def _lacks(self, stage: str, result: Result) -> bool:
-        return bool(Counter(self.known[stage][result.unit].values()) - Counter(failures_of(result)))
+    def _lacks(self, stage: str, result: Result, rows: Rows) -> bool:
+        """Counts say it cheaply; where they agree the rows do, since others may have failed for the same reasons."""
+        known = self.known[stage][result.unit]
+        if Counter(known.values()) - Counter(failures_of(result)):
+            return True
+        try:
+            failed = {row.id: row.reason for row in rows(result.unit)}
+        except (OSError, pa.ArrowException, DamagedError):  # gone or cut since it was made: it is made again
+            return True
+        return any(failed.get(key) != reason for key, reason in known.items())
+
+    def unlisted(self, results: Mapping[int, Result], stage: str) -> Counter[str]:
+        """Reason -> rows that a backstop stopped here and that the list does not name: their fate may be another where it was made."""
+        found: Counter[str] = Counter()
+        for result in results.values():
+            found.update({why: n for why, n in failures_of(result).items() if is_backstop(why)})
+        return found - Counter(
+            reason for part in self.known.get(stage, {}).values() for reason in part.values()
+        )
 
 
 def read_list(path: Path) -> Replay:

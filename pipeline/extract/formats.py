@@ -32,7 +32,7 @@ ADVICE = {
     "lz4": "LZ4 compressed; compress it with gzip or zstd, a member or frame for each record",
     "wat": "a WAT file: it holds metadata and no text; take the WARC or WET file of the same name",
     "json": "one JSON array; write it as JSON Lines, an object a line",
-    "unknown": "neither WARC, JSON Lines nor Parquet, as far as its first bytes tell",
+    "unknown": "neither WARC, JSON Lines nor Parquet, as far as its first bytes tell; fetch it again if it should be",
 }
 
 
@@ -53,7 +53,7 @@ def sniff(address: AnyFile) -> Format:
 
 def refusal(path: AnyFile, kind: str) -> InputError:
     """The error for a file that was named exactly and cannot be used."""
-    return InputError(f"{path} is {ADVICE[kind]}; or leave it out of the recipe's inputs")
+    return InputError(f"{path} is {ADVICE[kind]}, or leave it out of the recipe's inputs")
 
 
 def sniff_source(source: Source) -> Format:
