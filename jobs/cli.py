@@ -1,6 +1,6 @@
 """The command line: `main` finds the command (commands/) and words what went wrong. Thresholds are the recipe's, never options.
 
-argparse and late imports: commands about shards (show, verify, locate) work on a core install; the others end with the exact
+argparse and late imports: commands about shards (show, verify, locate, where, quarantine, plan) work on a core install; the others end with the exact
 pip line when the `pipeline` extra is missing.
 """
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from corpusmill import __version__
-from corpusmill.jobs.commands import reading, running, setup
+from corpusmill.jobs.commands import reading, running, setup, shards
 from corpusmill.pipeline.errors import CorpusmillError
 from corpusmill.pipeline.remote import redacted
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         BrokenPipeError
     ):  # `corpusmill show ... | head`; a run that ends because nobody listens is not done
         _no_more_output()
-        return 0 if options.command in reading.PIPED else 1
+        return 0 if options.command in (*reading.PIPED, *shards.PIPED) else 1
     except OSError as error:  # a full disk, a folder that may not be read or written
         where = f"{error.filename}: " if error.filename else ""
         print(f"corpusmill: {where}{redacted(str(error.strerror or error))}", file=sys.stderr)
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"corpusmill {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (running, reading, setup):
+    for group in (running, reading, shards, setup):
         group.add(commands)
     return top
 

@@ -278,25 +278,6 @@ def stream_lines(path: Place) -> Iterator[str]:
     )
 
 
-def locate_lines(path: str, first: int, last: int | None, as_json: bool) -> Iterator[str]:
-    """For each sample: component, shard, row, and the pages of its pieces with file, offset and length."""
-    from dataclasses import asdict
-
-    from corpusmill.shards.locate import locate
-
-    for sample in locate(path, first, last):
-        value = asdict(sample)
-        if as_json:
-            yield json.dumps(
-                {key: plain(item) for key, item in value.items()}, ensure_ascii=False, default=plain
-            )
-            continue
-        pieces = value.pop("pieces")
-        yield "  ".join(f"{key} {item}" for key, item in value.items())
-        for piece in pieces:
-            yield "    " + "  ".join(f"{key} {plain(item)}" for key, item in piece.items())
-
-
 def plain(value: Any) -> Any:
     """A value for JSON and for people: bytes as hex, dates in ISO form."""
     if isinstance(value, bytes):

@@ -6,7 +6,8 @@ Reading needs numpy, pyarrow and xxhash alone; torch comes with `corpusmill.shar
 from corpusmill.shards.cursor import Cursor
 from corpusmill.shards.locate import locate
 from corpusmill.shards.stream import Stream, stream
+from corpusmill.shards.suspects import suspects
 from corpusmill.shards.verify import verify
 from corpusmill.shards.where import where
 
-__all__ = ["Cursor", "Stream", "locate", "stream", "verify", "where"]
+__all__ = ["Cursor", "Stream", "locate", "stream", "suspects", "verify", "where"]

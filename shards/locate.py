@@ -51,9 +51,9 @@ class Located:
     pieces: tuple[Piece, ...]
 
 
-def locate(path: str | Path, at: int, until: int | None = None) -> list[Located]:
+def locate(path: str | Path | Shards, at: int, until: int | None = None) -> list[Located]:
     """Samples `at` .. `until` - 1 (one when `until` is None) of the plan at `path`; raises CursorError beyond its end."""
-    shards = Shards(path)
+    shards = path if isinstance(path, Shards) else Shards(path)
     stop = at + 1 if until is None else until
     end = shards.plan.samples
     if at < 0 or stop <= at or (end is not None and stop > end):

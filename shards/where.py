@@ -64,6 +64,10 @@ class Appearances:
     until: int
     times: tuple[Time, ...]
 
+    def steps(self, batch_size: int) -> list[int]:
+        """Steps of a trainer that has always taken `batch_size` samples a step."""
+        return sorted({time.sample // batch_size for time in self.times})
+
 
 def where(
     path: str | Path | Shards,

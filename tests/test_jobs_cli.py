@@ -46,17 +46,17 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["show", "x", "--rows", "0"],
         ["show", "x", "--columns", " , "],
         ["export", "x", "--to", "y", "--columns", ""],
+        ["locate", "x", "--at", "²"],
+        ["locate", "x", "--at", "5:5"],
+        ["locate", "x"],
+        ["where", "x", "--url", "a", "--doc", "b"],
+        ["plan", "append", "x", "--from", "5", "--weights", "web"],
     ],
 )
 def test_a_number_or_a_list_that_means_nothing_is_a_wrong_call(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-
-
-def test_a_sample_number_has_decimal_digits(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["locate", "x", "--at", "²"]) == 2
-    assert "--at ²" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.json"])

@@ -18,6 +18,36 @@ def count(text: str) -> int:
     return int(text)
 
 
+def count_or_zero(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return int(text)
+
+
+def span(text: str) -> tuple[int, int]:
+    """N:M as (N, M), what follows the last; N alone is N:N+1."""
+    first, colon, last = text.partition(":")
+    begin = count_or_zero(first)
+    end = count_or_zero(last) if colon else begin + 1
+    if end <= begin:
+        raise argparse.ArgumentTypeError(f"{text!r} is empty: in N:M, M is behind the last")
+    return begin, end
+
+
+def numbers(text: str) -> dict[str, float]:
+    """NAME=NUMBER,... as a mapping."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise argparse.ArgumentTypeError(f"{part!r} is not NAME=NUMBER")
+    return found
+
+
 def columns(text: str) -> list[str]:
     """Names between commas, each once."""
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""Commands that look at what was made: show, export, verify, locate. What reads shards alone works on a core install."""
+"""Commands that look at what was made: show, export, verify. What reads shards alone works on a core install."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 from corpusmill.jobs.commands.arguments import columns, count, need_pipeline, reachable
 from corpusmill.jobs.cost import command as cost
-from corpusmill.pipeline.errors import RecipeError
 
 
 def add(commands: Any) -> None:
     _add_show(commands)
     _add_export(commands)
     _add_verify(commands)
-    _add_locate(commands)
 
 
 def _add_show(commands: Any) -> None:
@@ -72,16 +70,6 @@ def _add_verify(commands: Any) -> None:
     verify.set_defaults(command=command_verify)
 
 
-def _add_locate(commands: Any) -> None:
-    locate = commands.add_parser("locate", help="the pages behind samples of a stream")
-    locate.add_argument("path", help="OUT, OUT/shards or plan.json")
-    locate.add_argument(
-        "--at", required=True, metavar="N[:M]", help="a sample's position in the global order, or a range"
-    )
-    locate.add_argument("--json", action="store_true", help="one JSON object a line")
-    locate.set_defaults(command=command_locate)
-
-
 def command_show(options: argparse.Namespace) -> int:
     from corpusmill.jobs.show import show
 
@@ -117,16 +105,5 @@ def command_verify(options: argparse.Namespace) -> int:
     return 1 if findings else 0
 
 
-def command_locate(options: argparse.Namespace) -> int:
-    from corpusmill.jobs.show import locate_lines
-
-    first, colon, last = options.at.partition(":")
-    if not first.isdecimal() or (colon and not last.isdecimal()):
-        raise RecipeError(f"--at {options.at}: a sample number N or a range N:M is needed")
-    for line in locate_lines(options.path, int(first), int(last) if colon else None, options.json):
-        print(line)
-    return 0
-
-
-PIPED = (command_show, command_locate)
+PIPED = (command_show,)
 """Commands that others read line by line: one that is not read to its end has done its work."""

@@ -1,0 +1,166 @@
+"""The documents behind samples, the most suspicious first: what to look at when a loss has jumped.
+
+Suspicion is the largest of three shares, each of which ordinary text keeps low:
+
+    run       r / (r + 32) for the longest run r of one token      natural text: runs of 1 to 4
+    rare      ids in the upper half of the vocabulary, which holds what was merged last and is seen least
+    garbled   letters that are none: U+FFFD, controls, private use, unassigned
+
+Shares count 16 more than there is, so that a piece of three tokens accuses nobody. They are taken from the tokens at hand, the
+pieces of the document in the samples asked for, and stand beside all that the sidecar knows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.layout import Manifest
+from corpusmill.shards.locate import Located, Piece, locate
+from corpusmill.shards.reader import Shards
+from corpusmill.shards.words import Words
+
+HALF_RUN = 32
+SPARE = 16
+LONG_RUN = 8  # from here on the text around is that of the run, else the beginning
+AROUND = 40  # tokens of text before the place, and twice as many behind
+
+_NO_LETTERS = {"Cc", "Co", "Cn", "Cs"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A piece of the document: tokens `start` .. `end` - 1 of a sample are its tokens `token` .."""
+
+    sample: int
+    epoch: int
+    shard: str
+    block: int
+    row: int
+    start: int
+    end: int
+    token: int
+    quarantined: bool
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A document; `text` is what stands around its longest run, or its beginning, None where no tokenizer.json tells."""
+
+    suspicion: float
+    component: str
+    document: int
+    id: str
+    url: str | None
+    source: str | None
+    file: str | None
+    offset: int | None
+    length: int | None
+    tokens: int
+    longest_run: int
+    rare: float
+    garbled: float
+    text: str | None
+    scores: dict[str, Any]
+    pieces: tuple[Place, ...]
+
+
+@dataclass
+class _Seen:
+    """What the samples hold of one document."""
+
+    first: Piece
+    places: list[Place] = field(default_factory=list)
+    ids: list[list[int]] = field(default_factory=list)
+
+
+def suspects(path: str | Path | Shards, at: int, until: int | None = None) -> list[Suspect]:
+    """Documents of samples `at` .. `until` - 1 (one when `until` is None); raises CursorError beyond the plan's end."""
+    shards = path if isinstance(path, Shards) else Shards(path)
+    located = locate(shards, at, until)
+    rows = shards.tokens(shards.order.samples(at, at + len(located)))
+    seen: dict[tuple[str, int], _Seen] = {}
+    places = {reader.component.name: i for i, reader in enumerate(shards.components)}
+    for sample, row in zip(located, rows.tolist(), strict=True):
+        hidden = shards.hidden.tokens(places[sample.component], sample.row, sample.sample)
+        for piece in sample.pieces:
+            found = seen.setdefault((sample.component, piece.document), _Seen(piece))
+            found.places.append(_place(sample, piece, hidden))
+            found.ids.append(row[piece.start : piece.end])
+    words = {reader.component.name: _words(reader.folder, reader.manifest) for reader in shards.components}
+    sizes = {reader.component.name: reader.manifest.vocab_size for reader in shards.components}
+    judged = [_judged(name, found, words[name], sizes[name]) for (name, _), found in seen.items()]
+    return sorted(judged, key=lambda each: (-each.suspicion, each.pieces[0].sample, each.pieces[0].start))
+
+
+def _place(sample: Located, piece: Piece, hidden: set[int]) -> Place:
+    gone = not hidden.isdisjoint(range(piece.start, piece.end))
+    where = (sample.sample, sample.epoch, sample.shard, sample.block, sample.row)
+    return Place(*where, piece.start, piece.end, piece.token, gone)
+
+
+def _judged(component: str, seen: _Seen, words: Words | None, vocab_size: int) -> Suspect:
+    runs = [_longest_run(ids) for ids in seen.ids]
+    run, at = max(runs, key=lambda found: found[0])
+    tokens = [token for ids in seen.ids for token in ids]
+    rare = sum(token >= vocab_size // 2 for token in tokens) / (len(tokens) + SPARE)
+    # A row may cut a letter: what is left of it at an end is no fault of the text.
+    texts = [words.text(ids).strip("\N{REPLACEMENT CHARACTER}") for ids in seen.ids] if words else []
+    wrong = sum(_is_garbled(letter) for text in texts for letter in text)
+    garbled = wrong / (sum(map(len, texts)) + SPARE)
+    ids = seen.ids[[length for length, _ in runs].index(run)] if run >= LONG_RUN else seen.ids[0]
+    begin = max(0, at - AROUND) if run >= LONG_RUN else 0
+    first = seen.first
+    return Suspect(
+        suspicion=round(max(run / (run + HALF_RUN), rare, garbled), 4),
+        component=component,
+        document=first.document,
+        id=first.id,
+        url=first.url,
+        source=first.source,
+        file=first.file,
+        offset=first.offset,
+        length=first.length,
+        tokens=len(tokens),
+        longest_run=run,
+        rare=round(rare, 4),
+        garbled=round(garbled, 4),
+        text=words.text(ids[begin : begin + 3 * AROUND]) if words else None,
+        scores=first.scores,
+        pieces=tuple(seen.places),
+    )
+
+
+def _longest_run(ids: list[int]) -> tuple[int, int]:
+    """(length, place of its first token) of the longest run of one token."""
+    values = np.array(ids)
+    starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
+    lengths = np.diff(np.append(starts, len(values)))
+    longest = int(np.argmax(lengths))
+    return int(lengths[longest]), int(starts[longest])
+
+
+def _is_garbled(letter: str) -> bool:
+    if letter in "\n\r\t":
+        return False
+    return letter == "\N{REPLACEMENT CHARACTER}" or unicodedata.category(letter) in _NO_LETTERS
+
+
+def _words(folder: Path, manifest: Manifest) -> Words | None:
+    """What its tokenizer.json says; None where it is missing or of a kind that we cannot spell. Raises ShardError for another one."""
+    path = folder / manifest.tokenizer_file
+    if not path.is_file():
+        return None
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != manifest.tokenizer_sha256:
+        raise ShardError(f"{path} is not the tokenizer that the shards were made with; restore it")
+    try:
+        return Words(data)
+    except ValueError:
+        return None
