@@ -145,6 +145,7 @@ class Dedup:
         reads = (*signatures, *map(step, evidence))
         chain.set(step("verdict"), verdict, reads, kept=True, measures=self._measures(chain))
         chain.verdict(step("verdict"))
+        chain.clusters = step("verdict")
 
     def _extend_near(self, chain: Chain, shared: Shared) -> None:
         step = shared.name

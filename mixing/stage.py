@@ -17,7 +17,9 @@ from corpusmill.mixing.mixture import Exhaust, Given, decode_mixture, encode_mix
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError, RecipeError
-from corpusmill.shards.layout import PLAN_FILE, Manifest, read_manifest
+from corpusmill.shards.components import HOLDOUT
+from corpusmill.shards.holdout import in_turn
+from corpusmill.shards.layout import HOLDOUT_FILE, PLAN_FILE, Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Phase, Plan, compile_plan
 from corpusmill.shards.write import Write
@@ -51,11 +53,14 @@ class Mix:
     def extend(self, chain: Chain, name: str) -> None:
         self._check(name)
         text = _read(self.file, name) if self.file else None
-        writes = [stage.name for stage in chain.stages if isinstance(stage.operation, Write)]
+        writes = [
+            (stage.name, stage.operation) for stage in chain.stages if isinstance(stage.operation, Write)
+        ]
         if not writes:
             raise RecipeError(f"{name}: there is nothing to mix; put a shard stage before it")
+        shards, write = writes[-1]
         operation = WriteMixture(
-            shards=writes[-1],
+            shards=shards,
             weights=self.weights,
             text=text,
             temperature=self.temperature,
@@ -65,8 +70,9 @@ class Mix:
             exhaust=self.exhaust,
             window=self.window,
             seed=chain.seed,
+            holdout=write.holdout,
         )
-        chain.set(name, operation, reads=(writes[-1],))
+        chain.set(name, operation, reads=(shards,))
 
     def _check(self, name: str) -> None:
         if self.file and self.weights != "proportional":
@@ -110,6 +116,7 @@ class WriteMixture(SetOperation):
     exhaust: Exhaust
     window: int
     seed: int
+    holdout: bool = False  # whether there are components that are held out
 
     libraries: ClassVar[tuple[str, ...]] = ("pyyaml",)
 
@@ -124,11 +131,14 @@ class WriteMixture(SetOperation):
 
     def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
         folder = inputs.folder(self.shards)
-        slugs = sorted({result.extra["slug"] for result in inputs.results(self.shards).values()})
+        results_of = inputs.results(self.shards).values()
+        slugs = sorted({result.extra["slug"] for result in results_of if "slug" in result.extra})
         relative = folder.removeprefix(
             "shards/"
         )  # plan.json stands in OUT/shards, which can be moved as a whole
-        found = [(f"{relative}/{slug}", read_manifest(inputs.root / folder / slug)) for slug in slugs]
+        every = [(f"{relative}/{slug}", read_manifest(inputs.root / folder / slug)) for slug in slugs]
+        held = [item for item in every if item[1].slug.startswith(f"{HOLDOUT}/")]
+        found = [item for item in every if item not in held]
         manifests = {manifest.name: manifest for _, manifest in found}
         given = self._given(manifests)
         plan = self._plan(found, given)
@@ -137,10 +147,12 @@ class WriteMixture(SetOperation):
         return {
             MIXTURE_FILE: encode_mixture(plan, manifests, budget, exhaust, given.evidence),
             PLAN_FILE: plan.encode(),
+            **({HOLDOUT_FILE: in_turn(held, self.seed).encode()} if held else {}),
         }
 
     def publish(self) -> dict[str, str]:
-        return {MIXTURE_FILE: MIXTURE_FILE, PLAN_FILE: f"shards/{PLAN_FILE}"}
+        held = {HOLDOUT_FILE: f"shards/{HOLDOUT_FILE}"} if self.holdout else {}
+        return {MIXTURE_FILE: MIXTURE_FILE, PLAN_FILE: f"shards/{PLAN_FILE}", **held}
 
     def _given(self, manifests: Mapping[str, Manifest]) -> Given:
         if self.text is None:

@@ -31,6 +31,7 @@ class Chain:
     columns: dict[str, str] = field(default_factory=dict)  # measure -> stage that holds it
     text: tuple[str, ...] = ()  # edits, latest first
     ledger: str | None = None
+    clusters: str | None = None  # the last layer with a `cluster` of duplicates
     # Layers since the last ledger that can hold failed rows.
     _fallible: list[str] = field(default_factory=list)
 

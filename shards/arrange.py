@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.errors import BudgetError, ShardError
-from corpusmill.shards.components import SMALL_BLOCKS, Key, component_names, merge_small, slugs
+from corpusmill.shards.components import HELD, HOLDOUT, SMALL_BLOCKS, Key, component_names, merge_small, slugs
 
 MOST_OVERSIZE = 4
 """A shard of more than this many times `shard_bytes` is refused: a worker's memory goes with it."""
@@ -47,42 +47,55 @@ class Arranged:
 def arrange(
     results: Mapping[int, Result], by: tuple[str, ...], least_tokens: int, shard_tokens: int
 ) -> list[Arranged]:
-    """All components with their shards; ShardError when no document was kept."""
-    members = _members(results, by, least_tokens)
+    """All components with their shards, those held out last; ShardError when no document was kept."""
+    members, held = _members(results, by, least_tokens)
     if not members:
         raise ShardError(
             "nothing to shard: no document with a token was kept; "
             "the ledger (`corpusmill show OUT`) says which stage dropped them, and by how much"
         )
-    names = component_names(members)
+    names = component_names({*members, *held})
     folders = slugs(names.values())
     ordered = sorted(names.items(), key=lambda item: item[1])
-    return [
-        Arranged(
-            name,
-            folders[name],
-            tuple(members[key]),
-            tuple(_shards(name, members[key], results, shard_tokens)),
-        )
-        for key, name in ordered
-    ]
+
+    def arranged(prefix: str, of: Mapping[Key, list[Key]]) -> list[Arranged]:
+        return [
+            Arranged(
+                prefix + name,
+                prefix + folders[name],
+                tuple(of[key]),
+                tuple(_shards(prefix + name, of[key], results, shard_tokens)),
+            )
+            for key, name in ordered
+            if key in of
+        ]
+
+    return [*arranged("", members), *arranged(f"{HOLDOUT}/", held)]
 
 
-def _members(results: Mapping[int, Result], by: tuple[str, ...], least_tokens: int) -> dict[Key, list[Key]]:
-    """Component -> the keys that form it. Only documents with a token are scattered, so none is empty."""
+def _members(
+    results: Mapping[int, Result], by: tuple[str, ...], least_tokens: int
+) -> tuple[dict[Key, list[Key]], dict[Key, list[Key]]]:
+    """Component -> the keys that form it, for training and held out. Only documents with a token are scattered, so none is empty.
+
+    What is held out follows the component that its documents would have been in.
+    """
     tokens: dict[Key, int] = {}
     for result in results.values():
         for key, counts in zip(result.extra["components"], result.extra["tokens"], strict=True):
             tokens[tuple(key)] = tokens.get(tuple(key), 0) + sum(counts)
     members: dict[Key, list[Key]] = {}
-    for key, component in sorted(merge_small(tokens, by, least_tokens).items()):
-        members.setdefault(component, []).append(key)
-    merged = sum(len(keys) for keys in members.values() if len(keys) > 1)
-    if merged:
+    held: dict[Key, list[Key]] = {}
+    merged = merge_small({key: n for key, n in tokens.items() if key[-1] != HELD}, by, least_tokens)
+    for key in sorted(tokens):
+        bare = key[:-1] if key[-1] == HELD else key
+        (members if bare == key else held).setdefault(merged.get(bare, bare), []).append(key)
+    small = sum(len(keys) for keys in members.values() if len(keys) > 1)
+    if small:
         log.warning(
-            "%d components under %d blocks were merged into the rest of their source", merged, SMALL_BLOCKS
+            "%d components under %d blocks were merged into the rest of their source", small, SMALL_BLOCKS
         )
-    return members
+    return members, held
 
 
 def _shards(name: str, keys: list[Key], results: Mapping[int, Result], shard_tokens: int) -> list[Slices]:

@@ -19,6 +19,12 @@ from corpusmill.shards.layout import TOKENIZER_FILE
 Key = tuple[str, ...]
 """Values of the `by` columns, in their order."""
 
+HELD = "\0held"
+"""Behind the values of a key: its documents are held out of training."""
+
+HOLDOUT = "holdout"
+"""Folder of all that is held out, and what the names of its components begin with."""
+
 SMALL_BLOCKS = 8
 """Below this many blocks a component of a split source is merged: a window of the stream holds more."""
 
@@ -75,7 +81,7 @@ def slugs(names: Collection[str]) -> dict[str, str]:
 def slug_of(name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9._-]+", "-", plain).strip("._-")[:SLUG_LENGTH]
-    if slug and slug == name and slug != TOKENIZER_FILE and not _HASHED.search(slug):
+    if slug and slug == name and slug not in (TOKENIZER_FILE, HOLDOUT) and not _HASHED.search(slug):
         return slug
     return f"{slug[: SLUG_LENGTH - 9] or 'component'}-{_short_hash(name)}"
 

@@ -1,8 +1,10 @@
 """What lies in a folder of shards, format `corpusmill/shards/v1`; the folder OUT/shards can be moved as a whole.
 
     plan.json                              which components, in which proportions, in which order (shards/plan.py)
+    holdout.json                           what was held out, component after component, each row once
     <fp>/tokenizer.json
-    <fp>/<slug>/manifest.json              one component: counts, files and their hashes
+    <fp>/kept_out.parquet                  what the audit of tokens kept out, if anything (shards/kept_out.py)
+    <fp>/<slug>/manifest.json              one component (<fp>/holdout/<slug>/ when held out): counts, files and their hashes
     <fp>/<slug>/blocks.arrow               one row a block: where it lies, its rows, its hash
     <fp>/<slug>/part-00000.arrow           packed rows: all that a trainer reads
     <fp>/<slug>/docs-00000.parquet         where each document came from: read by `locate` alone
@@ -37,6 +39,7 @@ FORMAT = "corpusmill/shards/v1"
 MANIFEST = "manifest.json"
 BLOCKS_FILE = "blocks.arrow"
 PLAN_FILE = "plan.json"
+HOLDOUT_FILE = "holdout.json"
 TOKENIZER_FILE = "tokenizer.json"
 
 FILE_MAGIC = b"ARROW1\0\0"  # an Arrow IPC file starts with it; the first message stands right behind
@@ -73,7 +76,7 @@ DOCS = pa.schema(
         pa.field("first_row", pa.uint64(), nullable=False),  # row of its shard in which it begins
     ]
 )
-"""Columns that every docs sidecar has, in this order; `language` and measures may follow."""
+"""Columns that every docs sidecar has, in this order; those of the audit, `language` and measures may follow."""
 
 
 def schema(sequence_length: int, dtype: str) -> pa.Schema:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from corpusmill.pipeline.engine.arrow_files import ArrowFile
 from corpusmill.pipeline.engine.merge import Merge, Place
-from corpusmill.pipeline.engine.stage import Area
+from corpusmill.pipeline.engine.stage import Area, FileRecord, Result
 from corpusmill.shards.components import Key
 from corpusmill.shards.scatter import COMPONENTS, components_of, file_name
 
@@ -22,6 +22,10 @@ class MergeTokens(Merge):
 
     area: ClassVar[Area] = "text"
     file_name = staticmethod(file_name)
+
+    def sliced(self, result: Result) -> tuple[FileRecord, ...]:
+        """All but the list of what the audit kept out."""
+        return tuple(file for file in result.files if file.name == file_name(result.unit))
 
     def slices(self, extra: Mapping[str, Any]) -> int:
         return sum(map(len, extra["documents"]))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,10 @@ from corpusmill.pipeline.errors import ModelError, RecipeError
 from corpusmill.pipeline.text.checked import Checked, Differs
 from corpusmill.pipeline.text.choice import fast_engine, switch_off, switched_off
 from corpusmill.pipeline.text.engines import FAST
-from corpusmill.shards.components import Key
+from corpusmill.shards.audit import AUDIT, Audit, audit, id_flags
+from corpusmill.shards.components import HELD, Key
+from corpusmill.shards.holdout import held_out
+from corpusmill.shards.kept_out import KEPT_OUT, list_name, refused
 from corpusmill.shards.layout import TOKENIZER_FILE, Boundary
 from corpusmill.shards.vocabulary import loaded
 
@@ -54,8 +58,15 @@ FAST_BYTES = 1 << 20
 FAST_MEMORY = 768 << 20
 """What both engines may take beside the texts: FAST_GROWTH, their vocabularies, and a batch."""
 
-Tokenized = tuple[list[pa.Table], list[Key], int, int]
-"""Records a row group, the component of each, how many documents have no token, and the tokens of all texts."""
+
+@dataclass(frozen=True)
+class Tokenized:
+    """Records a row group, the component of each record, what the audit kept out, and what is counted beside."""
+
+    tables: list[pa.Table]
+    keys: list[Key]
+    refused: list[pa.Table]
+    counts: Counter[str]
 
 
 @dataclass(frozen=True)
@@ -68,8 +79,11 @@ class Scatter(SetOperation):
     measures: tuple[str, ...]
     shard_bytes: int
     boundary: Boundary = "eos"
+    audit: Audit = field(default_factory=Audit)
+    holdout: float = 0.0
+    clusters: str | None = None  # the stage whose `cluster` says what is held out together
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
     area: ClassVar[Area] = "text"
     rate: ClassVar[float] = 1e6
@@ -112,11 +126,16 @@ class Scatter(SetOperation):
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         ranges: int = unit.fields["ranges"]
-        tables, keys, empty, text_tokens = self._tokenized(unit, io)
+        found = self._tokenized(unit, io)
+        keys, counts = found.keys, found.counts
+        if found.refused:
+            batches = pa.concat_tables(found.refused).combine_chunks().to_batches()
+            io.write_arrow(list_name(unit.index), batches, KEPT_OUT)
+        told: dict[str, Any] = {"kept_out": sum(table.num_rows for table in found.refused)}
         if not keys:
-            return io.result(counts={"empty": empty}, extra={"components": [], "documents": [], "tokens": []})
-        table = pa.concat_tables(tables).combine_chunks()
-        tables.clear()  # or a third copy of all tokens stays in memory below
+            return io.result(counts=counts, extra=told | {"components": [], "documents": [], "tokens": []})
+        table = pa.concat_tables(found.tables).combine_chunks()
+        found.tables.clear()  # or a third copy of all tokens stays in memory below
         components = sorted(set(keys))
         bucket = _buckets(table, keys, components, ranges)
         schema = table.schema.with_metadata({COMPONENTS: json.dumps(components).encode()})
@@ -125,11 +144,8 @@ class Scatter(SetOperation):
         )
         lengths = pc.list_value_length(table["tokens"]).to_numpy()
         documents, tokens = _sums(bucket, lengths, len(components), ranges)
-        return io.result(
-            rows=table.num_rows,
-            counts={"empty": empty, "tokens": text_tokens},
-            extra={"components": components, "documents": documents.tolist(), "tokens": tokens.tolist()},
-        )
+        told |= {"components": components, "documents": documents.tolist(), "tokens": tokens.tolist()}
+        return io.result(rows=table.num_rows, counts=counts, extra=told)
 
     def _tokenized(self, unit: Unit, io: TaskIO) -> Tokenized:
         """All documents of a unit; by the reference alone when the fast engine is not to be had, or turns out wrong."""
@@ -146,24 +162,33 @@ class Scatter(SetOperation):
         return found
 
     def _encoded(self, unit: Unit, io: TaskIO, checked: Checked) -> Tokenized:
-        tables, keys, empty, text_tokens = [], [], 0, 0
-        for rows in self._rows(unit.parts, io):
-            ids, lengths = checked.encode(rows["text"].to_pylist(), rows["id"].to_pylist())
-            empty += int(np.count_nonzero(lengths == 0))
-            text_tokens += len(ids)
+        flags = id_flags(io.read_bytes(self.tokenizer, TOKENIZER_FILE), checked.tokenizer.vocab_size)
+        found = Tokenized([], [], [], Counter({"empty": 0, "tokens": 0}))
+        for rows, clusters in self._rows(unit.parts, io):
+            texts = rows["text"].to_pylist()
+            ids, lengths = checked.encode(texts, rows["id"].to_pylist())
+            text_bytes = np.array([len(text.encode()) for text in texts], np.int64)
+            audited = audit(ids, lengths, text_bytes, *flags)
+            reasons = self.audit.reasons(audited)
+            stays = (lengths > 0) & np.asarray(reasons.is_null())
+            found.counts.update(f"kept_out.{reason}" for reason in reasons.drop_null().to_pylist())
+            found.counts["empty"] += int(np.count_nonzero(lengths == 0))
+            found.counts["tokens"] += int(lengths[stays].sum())
+            if reasons.null_count < len(reasons):
+                found.refused.append(refused(rows, origin_of(rows), audited, reasons, lengths))
             ids, lengths = framed(ids, lengths, unit.fields["before"], unit.fields["after"])
-            table = self._records(rows, ids, lengths).filter(pa.array(lengths > 0))
-            tables.append(table)
-            keys += [
-                key for key, length in zip(component_keys(rows, self.by), lengths, strict=True) if length
-            ]
-        return tables, keys, empty, text_tokens
+            found.tables.append(self._records(rows, audited, ids, lengths).filter(pa.array(stays)))
+            named = self._keys(rows, clusters)
+            found.keys.extend(key for key, stay in zip(named, stays.tolist(), strict=True) if stay)
+        return found
 
-    def _rows(self, parts: Sequence[int], io: TaskIO) -> Iterator[pa.Table]:
+    def _rows(self, parts: Sequence[int], io: TaskIO) -> Iterator[tuple[pa.Table, pa.ChunkedArray | None]]:
+        """Kept rows, and the cluster of each where something says it."""
         columns = list(dict.fromkeys(["id", "text", "url", "source", "origin", *self.by, *self.measures]))
         for part in parts:
-            for _, rows in io.rows(part, columns, kept=True):
-                yield rows
+            found = None if self.clusters is None else io.layer(self.clusters, part, ["cluster"])["cluster"]
+            for numbers, rows in io.rows(part, columns, kept=True):
+                yield rows, None if found is None else found.take(pa.array(numbers))
 
     def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
         """Nothing to stand with the units: says here, in the driver, when the fast engine was not used."""
@@ -171,22 +196,34 @@ class Scatter(SetOperation):
             log.warning("%s: tokenized by the reference, which takes longer: %s", self.tokenizer, why)
         return {}
 
-    def _records(self, rows: pa.Table, ids: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pa.Table:
+    def _keys(self, rows: pa.Table, clusters: pa.ChunkedArray | None) -> list[Key]:
+        """The component of each row; what is held out has HELD behind it."""
+        keys = component_keys(rows, self.by)
+        if not self.holdout:
+            return keys
         names = rows["id"].to_pylist()
-        origin = rows["origin"].combine_chunks()
+        groups = [None] * len(names) if clusters is None else clusters.to_pylist()
+        return [
+            (*key, HELD) if held_out(name, group, self.seed, self.holdout) else key
+            for key, name, group in zip(keys, names, groups, strict=True)
+        ]
+
+    def _records(
+        self, rows: pa.Table, audited: pa.Table, ids: npt.NDArray[Any], lengths: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        names = rows["id"].to_pylist()
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         return pa.table(
             {
                 "key": pa.array([xxhash.xxh3_64_intdigest(name, self.seed) for name in names], pa.uint64()),
                 "id": rows["id"],
                 "url": rows["url"].cast(pa.large_string()),
-                "file": pc.struct_field(origin, "file"),
-                "offset": pc.struct_field(origin, "offset"),
-                "length": pc.struct_field(origin, "length"),
+                **origin_of(rows),
                 "digest": pa.array(
                     [xxhash.xxh3_128_digest(text.encode()) for text in rows["text"].to_pylist()], pa.binary()
                 ),
                 "source": rows["source"].cast(pa.string()),
+                **{name: audited[name] for name in AUDIT.names},
                 **{name: rows[name] for name in self.measures},
                 "tokens": pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), pa.array(ids)),
             }
@@ -196,6 +233,12 @@ class Scatter(SetOperation):
 def components_of(schema: pa.Schema) -> list[Key]:
     """The components of a scatter file, in the order of its slices."""
     return [tuple(key) for key in json.loads(schema.metadata[COMPONENTS])]
+
+
+def origin_of(rows: pa.Table) -> dict[str, pa.Array]:
+    """File, offset and length in the inputs."""
+    origin = rows["origin"].combine_chunks()
+    return {name: pc.struct_field(origin, name) for name in ("file", "offset", "length")}
 
 
 def file_name(unit: int) -> str:

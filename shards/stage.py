@@ -17,6 +17,7 @@ from corpusmill.pipeline.engine import merge
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
+from corpusmill.shards.audit import AUDIT, Audit
 from corpusmill.shards.components import Components
 from corpusmill.shards.layout import DOCS, Boundary, Packing
 from corpusmill.shards.merge import MergeTokens
@@ -89,6 +90,8 @@ class Shard:
     packing: Packing = "concat"  # how documents share rows (shards/pack.py)
     components: Components = field(default_factory=Components)
     measures: tuple[str, ...] | None = None
+    audit: Audit = field(default_factory=Audit)
+    holdout: float = 0.0  # this share of each component is kept for evaluation (shards/holdout.py)
 
     def extend(self, chain: Chain, name: str) -> None:
         self._check(name)
@@ -97,10 +100,22 @@ class Shard:
         _known(f"{name}.components.by", self.components.by, [*chain.columns, "source", "date", "modality"])
         tokenizer, scatter = f"{name}.tokenizer", f"{name}.scatter"
         chain.set(tokenizer, self.tokenizer.operation(chain.seed, name, self.boundary), kept=True)
+        clusters = chain.clusters if self.holdout else None
+        operation = Scatter(
+            chain.seed,
+            tokenizer,
+            self.components.by,
+            measures,
+            self.shard_bytes,
+            self.boundary,
+            self.audit,
+            self.holdout,
+            clusters,
+        )
         chain.set(
             scatter,
-            Scatter(chain.seed, tokenizer, self.components.by, measures, self.shard_bytes, self.boundary),
-            reads=(tokenizer,),
+            operation,
+            reads=(tokenizer, *([clusters] if clusters else [])),
             kept=True,
             measures=[column for column in (*self.components.by, *measures) if column in chain.columns],
         )
@@ -117,6 +132,7 @@ class Shard:
             self.shard_bytes,
             self.boundary,
             self.packing,
+            bool(self.holdout),
         )
         chain.set(f"{name}.write", write, reads=(tokenizer, scatter, merged))
 
@@ -133,6 +149,9 @@ class Shard:
             raise RecipeError(
                 f"{name}: shard_bytes ({self.shard_bytes}) is less than block_bytes ({self.block_bytes})"
             )
+        self.audit.check(f"{name}.audit")
+        if not 0 <= self.holdout < 1:
+            raise RecipeError(f"{name}: holdout is {self.holdout}; it is a share from 0 to below 1")
         if not self.components.by or len(set(self.components.by)) < len(self.components.by):
             raise RecipeError(
                 f"{name}: components.by is {list(self.components.by)}; name at least one column, each once"
@@ -149,5 +168,5 @@ def _known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             raise RecipeError(f"{what}: no earlier stage makes {name!r}; {suggestion(name, known)}")
-        if name in DOCS.names and name != "source":
+        if name in (*DOCS.names, *AUDIT.names) and name != "source":
             raise RecipeError(f"{what}: {name!r} is a column of every docs sidecar already; leave it out")

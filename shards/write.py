@@ -8,7 +8,7 @@ corpus; 5 to 10 ns a token.
 from __future__ import annotations
 
 import io as streams
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -23,36 +23,36 @@ from corpusmill.pipeline.engine.merge import chosen
 from corpusmill.pipeline.engine.stage import (
     WORKER_BYTES,
     Area,
-    FileRecord,
     Inputs,
     Result,
     SetOperation,
     TaskIO,
     Unit,
 )
-from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.arrange import arrange
-from corpusmill.shards.components import SMALL_BLOCKS
+from corpusmill.shards.audit import AUDIT
+from corpusmill.shards.components import HOLDOUT, SMALL_BLOCKS
+from corpusmill.shards.kept_out import KEPT_OUT_FILE, gather
 from corpusmill.shards.layout import (
-    BLOCKS,
     BLOCKS_FILE,
     DOCS,
     MANIFEST,
     TOKENIZER_FILE,
     Boundary,
-    Manifest,
     Packing,
-    ShardFile,
     block_table,
-    encode_blocks,
     rows_per_block,
     schema,
 )
 from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_rows, place
 from corpusmill.shards.scatter import components_of, file_name
+from corpusmill.shards.sealed import component_files
 
 DOCS_ROW_GROUP = 8192
+
+KEPT_OUT_BYTES = 256
+"""A line of the list of documents that the audit kept out: mostly its address."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,9 @@ class Write(SetOperation):
     shard_bytes: int
     boundary: Boundary = "eos"
     packing: Packing = "concat"
+    holdout: bool = False  # whether documents are held out
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     area: ClassVar[Area] = "shards"
 
@@ -93,10 +94,21 @@ class Write(SetOperation):
                     place | {"dtype": dtype.name, "eos": made.extra["eos"], "shard": number} | asdict(shard)
                 )
                 units.append(Unit(len(units), shard.tokens * dtype.itemsize, fields))
+        if self.holdout and not any(unit.fields["slug"].startswith(HOLDOUT) for unit in units):
+            raise ShardError(
+                f"holdout keeps back none of {sum(unit.fields['documents'] for unit in units):,} documents: raise it, or leave it out"
+            )
+        scattered = inputs.results(self.scatter)
+        listed = [number for number, result in sorted(scattered.items()) if result.extra["kept_out"]]
+        if listed:
+            weight = KEPT_OUT_BYTES * sum(scattered[number].extra["kept_out"] for number in listed)
+            units.append(Unit(len(units), weight, {"kept_out": listed}))
         return units
 
     def worker_memory(self, unit: Unit) -> int:
         """Its tokens as read, in order, and as the file's bytes, which padding may make many."""
+        if "kept_out" in unit.fields:
+            return WORKER_BYTES + 4 * unit.weight
         length = self.sequence_length
         tokens, documents = unit.fields["tokens"], unit.fields["documents"]
         rows = tokens // length + (documents if self.packing == "pad" else tokens // length)
@@ -104,6 +116,10 @@ class Write(SetOperation):
         return WORKER_BYTES + 2 * unit.weight + stored
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
+        if "kept_out" in unit.fields:
+            data, count = gather(io, self.scatter, unit.fields["kept_out"])
+            io.write_bytes(KEPT_OUT_FILE, data, rows=count)
+            return io.result(rows=count, counts={"kept_out": count})
         batches = self._gather(unit.fields, io)
         order, records = _sorted_records(batches)
         lengths = pc.list_value_length(records["tokens"]).to_numpy()
@@ -196,7 +212,7 @@ class Write(SetOperation):
             names=DOCS.names,
         )
         table = known.cast(DOCS)
-        for name in self.measures:
+        for name in (*AUDIT.names, *self.measures):
             table = table.append_column(ordered.schema.field(name), ordered[name])
         sink = streams.BytesIO()
         pq.write_table(
@@ -215,7 +231,8 @@ class Write(SetOperation):
         (made,) = inputs.results(self.tokenizer).values()
         shards: dict[str, list[Result]] = {}
         for result in results.values():
-            shards.setdefault(result.extra["slug"], []).append(result)
+            if "slug" in result.extra:  # else the list of what was kept out
+                shards.setdefault(result.extra["slug"], []).append(result)
         sealed = {TOKENIZER_FILE: (inputs.root / inputs.folder(self.tokenizer) / TOKENIZER_FILE).read_bytes()}
         for slug, parts in sorted(shards.items()):
             manifest, blocks = component_files(
@@ -223,70 +240,6 @@ class Write(SetOperation):
             )
             sealed |= {f"{slug}/{MANIFEST}": manifest, f"{slug}/{BLOCKS_FILE}": blocks}
         return sealed
-
-
-def component_files(
-    parts: Sequence[Result],
-    sequence_length: int,
-    boundary: Boundary,
-    packing: Packing,
-    made: Mapping[str, Any],
-) -> tuple[bytes, bytes]:
-    """manifest.json and blocks.arrow of a component, from what its shards reported."""
-    parts = sorted(parts, key=lambda part: int(part.extra["shard"]))
-    rows = _blocks(parts)
-    blocks = encode_blocks(pa.Table.from_pylist(rows, schema=BLOCKS))
-    manifest = Manifest(
-        name=parts[0].extra["component"],
-        slug=parts[0].extra["slug"],
-        sequence_length=sequence_length,
-        dtype=made["dtype"],
-        vocab_size=made["vocab_size"],
-        eos=made["eos"],
-        tokenizer_sha256=made["sha256"],
-        tokenizer_file=f"../{TOKENIZER_FILE}",
-        boundary=boundary,
-        bos=made["bos"] if boundary in ("bos", "both") else None,
-        packing=packing,
-        split_documents=sum(part.extra["split"] for part in parts),
-        rows=sum(part.extra["rows"] for part in parts),
-        tokens=sum(part.extra["tokens"] for part in parts),
-        documents=sum(part.extra["documents"] for part in parts),
-        blocks=len(rows),
-        blocks_xxh3=hash_bytes(blocks),
-        shards=tuple(_shard_file(part) for part in parts),
-    )
-    return manifest.encode(), blocks
-
-
-def _blocks(parts: Sequence[Result]) -> list[dict[str, int]]:
-    """Blocks of all shards in order; a shard knows its own rows only, here they count through the component."""
-    found: list[dict[str, int]] = []
-    before = 0
-    for part in parts:
-        for block in part.extra["blocks"]:
-            fields = dict(zip(BLOCKS.names, block, strict=True))
-            found.append(fields | {"first_row": before + fields["first_row"]})
-        before += part.extra["rows"]
-    return found
-
-
-def _shard_file(part: Result) -> ShardFile:
-    data, docs = sorted(part.files, key=_is_sidecar)
-    return ShardFile(
-        file=data.name.rpartition("/")[2],
-        rows=part.extra["rows"],
-        documents=part.extra["documents"],
-        size_bytes=data.size_bytes,
-        xxh3=data.xxh3,
-        docs_file=docs.name.rpartition("/")[2],
-        docs_bytes=docs.size_bytes,
-        docs_xxh3=docs.xxh3,
-    )
-
-
-def _is_sidecar(file: FileRecord) -> bool:
-    return file.name.endswith(".parquet")
 
 
 def _sorted_records(batches: list[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], pa.Table]:

@@ -37,9 +37,10 @@ from corpusmill.shards.layout import (
 )
 from corpusmill.shards.plan import Phase, compile_plan
 from corpusmill.shards.scatter import component_keys, framed, range_count
+from corpusmill.shards.sealed import component_files
 from corpusmill.shards.stage import Shard, TokenizerSource
 from corpusmill.shards.verify import Finding, verify
-from corpusmill.shards.write import Write, component_files
+from corpusmill.shards.write import Write
 
 EOS = "<|endoftext|>"
 SMALL = Shard(
@@ -416,7 +417,7 @@ GIVEN = {"dtype": "uint16", "eos": 0, "bos": None, "vocab_size": 300, "sha256": 
 
 def faked(tokens: list[int], docs: list[int], units: int = 1) -> Any:
     """Inputs of the write stage whose scatter reports these counts a key range, in each unit."""
-    extra = {"components": [["web"]], "documents": [docs], "tokens": [tokens]}
+    extra = {"components": [["web"]], "documents": [docs], "tokens": [tokens], "kept_out": 0}
     results = {
         "t": {0: Result(0, extra=GIVEN)},
         "s": {unit: Result(unit, extra=extra) for unit in range(units)},

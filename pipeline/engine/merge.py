@@ -8,14 +8,22 @@ slices i in order: a gather reads the same rows in the same order. Where slices 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from corpusmill.pipeline.engine.arrow_files import ArrowFile
 from corpusmill.pipeline.engine.layout import consecutive
-from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import (
+    WORKER_BYTES,
+    FileRecord,
+    Inputs,
+    Result,
+    SetOperation,
+    TaskIO,
+    Unit,
+)
 
 READ_AHEAD = 4 << 20
 """Bytes that an open file takes on a store, where it is read in pieces of this size."""
@@ -49,7 +57,11 @@ class Merge(SetOperation):
     rate: ClassVar[float] = 100e6
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        results = [result for _, result in sorted(inputs.results(self.scatter).items()) if result.files]
+        results = [
+            replace(result, files=files)
+            for _, result in sorted(inputs.results(self.scatter).items())
+            if (files := self.sliced(result))
+        ]
         slices = sum(self.slices(result.extra) * len(result.files) for result in results)
         total = sum(file.size_bytes for result in results for file in result.files)
         files = sum(len(result.files) for result in results)
@@ -67,6 +79,10 @@ class Merge(SetOperation):
             "extra": self.together([result.extra for result in results]),
         }
         return Unit(index, sum(file.size_bytes for file in files), fields)
+
+    def sliced(self, result: Result) -> tuple[FileRecord, ...]:
+        """The files of a result of the scatter that are cut into slices."""
+        return result.files
 
     def slices(self, extra: Mapping[str, Any]) -> int:
         """Slices of each file of a result of the scatter."""
