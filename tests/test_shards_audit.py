@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import string
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -200,9 +202,17 @@ def test_the_list_is_the_same_however_documents_were_partitioned(run: Run, tmp_p
 
 
 def test_merged_scatter_files_give_the_same_shards_and_the_same_list(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    draw = random.Random(1)
+    rows = documents("".join(draw.choices(string.ascii_letters, k=8_000)) for _ in range(12))
+    parts = [[*rows[4 * i : 4 * i + 4], Document("y" * 2000, number=100 + i)] for i in range(3)]
+    shard = replace(SMALL, tokenizer=bytewise(tmp_path))
+    straight = Run(tmp_path / "straight", parts, shard)
     monkeypatch.setattr(merge, "BOUNDS", merge.Bounds(small=1 << 40, aim=1, many=0, most=256))
-    again = Run(tmp_path, split(documents(texts())), replace(SMALL, tokenizer=bytewise(tmp_path)))
-    assert len(again.files("shard.scatter.merged")) == 1
-    assert again.files("shard.write") == run.files("shard.write")
+    merged = Run(tmp_path / "merged", parts, shard)
+    scattered = merged.files("shard.scatter")
+    assert sorted(scattered) == [f"{kind}-{i:05d}.arrow" for kind in ("kept-out", "tokens") for i in range(3)]
+    assert 0 < len(merged.files("shard.scatter.merged")) < 3
+    assert merged.files("shard.write") == straight.files("shard.write")
+    assert len(kept_out(merged)) == 3

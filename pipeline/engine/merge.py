@@ -58,9 +58,9 @@ class Merge(SetOperation):
 
     def units(self, inputs: Inputs) -> list[Unit]:
         results = [
-            replace(result, files=files)
+            replace(result, files=sliced)
             for _, result in sorted(inputs.results(self.scatter).items())
-            if (files := self.sliced(result))
+            if (sliced := self.sliced(result))
         ]
         slices = sum(self.slices(result.extra) * len(result.files) for result in results)
         total = sum(file.size_bytes for result in results for file in result.files)
