@@ -16,12 +16,13 @@ from corpusmill.mixing import weights as baselines
 from corpusmill.mixing.mixture import Exhaust, Given, decode_mixture, encode_mixture, load_mixture
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
-from corpusmill.pipeline.errors import BudgetError, RecipeError
+from corpusmill.pipeline.errors import BudgetError, RecipeError, ShardError
+from corpusmill.shards.append import PLANS_FOLDER
 from corpusmill.shards.components import HOLDOUT
 from corpusmill.shards.holdout import in_turn
 from corpusmill.shards.layout import HOLDOUT_FILE, PLAN_FILE, Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
-from corpusmill.shards.plan import Phase, Plan, compile_plan
+from corpusmill.shards.plan import Phase, Plan, compile_plan, decode_plan
 from corpusmill.shards.write import Write
 
 MIXTURE_FILE = "mixture.yaml"
@@ -153,6 +154,18 @@ class WriteMixture(SetOperation):
     def publish(self) -> dict[str, str]:
         held = {HOLDOUT_FILE: f"shards/{HOLDOUT_FILE}"} if self.holdout else {}
         return {MIXTURE_FILE: MIXTURE_FILE, PLAN_FILE: f"shards/{PLAN_FILE}", **held}
+
+    def replaces(self, target: str, there: bytes, made: bytes) -> dict[str, bytes]:
+        """A plan that a later command let go on from the one made here stays; any other is kept under its id for its cursors."""
+        if target != f"shards/{PLAN_FILE}":
+            return {target: made}
+        try:
+            old, new = decode_plan(there, target), decode_plan(made, target)
+        except ShardError:  # damaged, or of another version: no cursor leads there
+            return {target: made}
+        if new.id in {past.id for past in old.past}:
+            return {}
+        return {target: made, f"shards/{PLANS_FOLDER}/{old.id}.json": there}
 
     def _given(self, manifests: Mapping[str, Manifest]) -> Given:
         if self.text is None:

@@ -204,7 +204,16 @@ def find_plan(path: str | Path) -> Path:
 def read_plan(path: Path | Place) -> Plan:
     """Raises ShardError when the file is damaged, edited without its id, or made for another version."""
     try:
-        value = json.loads(path.read_bytes())
+        data = path.read_bytes()
+    except OSError as error:
+        raise ShardError(f"{path} cannot be read ({error}); restore it or run mix again") from error
+    return decode_plan(data, str(path))
+
+
+def decode_plan(data: bytes, path: str) -> Plan:
+    """`path` is what errors name."""
+    try:
+        value = json.loads(data)
         if value["format"] != FORMAT or value["order_version"] != ORDER_VERSION:
             raise ShardError(
                 f"{path} is of format {value['format']!r}, order {value['order_version']!r}; this version reads {FORMAT}, "
@@ -218,9 +227,9 @@ def read_plan(path: Path | Place) -> Plan:
             phases=tuple(Phase(p["from"], p["weights_ppb"], p["ramp"]) for p in value["phases"]),
             past=tuple(Past(p["id"], p["from"]) for p in value["past"]),
         )
-        check_plan(plan, str(path))
+        check_plan(plan, path)
         stated, found = value["id"], plan.id
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ShardError(
             f"{path} cannot be read as a plan ({error!r}); restore it or run mix again"
         ) from error

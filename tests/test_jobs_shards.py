@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runs import corpusmill
 from shard_samples import Sample, documents, small_shards, write_component, write_shards
 
 from corpusmill.jobs.cli import main
+from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards import Cursor, locate, stream, where
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import read_plan
@@ -191,6 +193,7 @@ class Absent:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Absent())
 from corpusmill.jobs.cli import main
+from corpusmill.pipeline.errors import CursorError
 out, url = sys.argv[1:]
 for command in (
     ["locate", out, "--at", "3:5"],
@@ -208,3 +211,47 @@ for command in (
 def test_all_of_them_work_on_a_core_install(out: Path) -> None:
     run = subprocess.run([sys.executable, "-c", CORE, str(out), URL], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+RECIPE = """
+seed: 3
+stages:
+  - extract
+  - shard:
+      tokenizer: {train: bpe, vocab: 300}
+      sequence_length: 32
+      block_bytes: 4096
+  - mix: {weights: SHARES}
+"""
+
+
+def test_a_run_leaves_a_plan_that_goes_on_from_its_own_and_keeps_one_that_it_replaces(tmp_path: Path) -> None:
+    for source in "ab":
+        texts = (f"{source} page {i} has some words of its own " * 9 for i in range(30))
+        (tmp_path / f"{source}.jsonl").write_text(
+            "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        )
+    out, plan = tmp_path / "out", tmp_path / "out" / "shards" / "plan.json"
+
+    def run(shares: str, *more: str) -> None:
+        recipe = tmp_path / "r.yaml"
+        recipe.write_text(RECIPE.replace("SHARES", shares))
+        files = [f"--input={source}={tmp_path}/{source}.jsonl" for source in "ab"]
+        corpusmill("run", recipe, "--out", out, "--workers", "1", *files, *more)
+
+    run("proportional")
+    made = read_plan(plan)
+    assert made.samples is not None
+    with stream(out, 4) as batches:
+        next(batches)
+        saved = batches.cursor
+    corpusmill("plan", "append", out, "--from", "20", "--weights", "a=1")
+    longer = read_plan(plan)
+    run("proportional")
+    assert read_plan(plan) == longer and len(longer.phases) == 2
+    run("{a: 0.25, b: 0.75}", "--update")
+    assert {path.stem for path in (plan.parent / "plans").iterdir()} == {made.id, longer.id}
+    with pytest.raises(CursorError, match=r"from sample 0 on \(weights went from a 0\.5 to 0\.25"):
+        stream(out, 4, cursor=saved)
+    run("proportional", "--update")
+    stream(out, 4, cursor=saved).close()

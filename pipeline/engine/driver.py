@@ -366,8 +366,12 @@ class Driver:
             for name, target in stage.operation.publish().items():
                 data = (self.out / self.folders[stage.name] / name).read_bytes()
                 path = self.out / target
-                if not path.is_file() or path.read_bytes() != data:
+                there = path.read_bytes() if path.is_file() else None
+                if there is None:
                     path.put(data)
+                elif there != data:
+                    for place, content in stage.operation.replaces(target, there, data).items():
+                        (self.out / place).put(content)
 
     def _spend(self) -> None:
         """Drop the files of temporary stages all of whose readers stand."""

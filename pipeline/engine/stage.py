@@ -122,6 +122,10 @@ class SetOperation(Operation):
         """Sealed or unit file name -> path below OUT where a copy is put once the manifest stands."""
         return {}
 
+    def replaces(self, target: str, there: bytes, made: bytes) -> dict[str, bytes]:
+        """Path below OUT -> content: what to put when `made` is published at `target`, where other bytes stand."""
+        return {target: made}
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
