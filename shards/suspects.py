@@ -7,7 +7,8 @@ Suspicion is the largest of three shares, each of which ordinary text keeps low:
     garbled   letters that are none: U+FFFD, controls, private use, unassigned
 
 Shares count 16 more than there is, so that a piece of three tokens accuses nobody. They are taken from the tokens at hand, the
-pieces of the document in the samples asked for, and stand beside all that the sidecar knows.
+pieces of the document in the samples asked for. What the audit of tokens noted of the whole document counts where it is more:
+a run there, also one that repeats several tokens, and the share of the last tenth of the vocabulary.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A document; `text` is what stands around its longest run, or its beginning, None where no tokenizer.json tells."""
+    """A document. `longest_run`, `rare` and `garbled` are of its tokens in these samples, `scores` of all of it; `text` is what stands around its longest run, or its beginning, None where no tokenizer.json tells."""
 
     suspicion: float
     component: str
@@ -114,11 +115,14 @@ def _judged(component: str, seen: _Seen, words: Words | None, vocab_size: int) -
     texts = [words.text(ids).strip("\N{REPLACEMENT CHARACTER}") for ids in seen.ids] if words else []
     wrong = sum(_is_garbled(letter) for text in texts for letter in text)
     garbled = wrong / (sum(map(len, texts)) + SPARE)
+    audited = seen.first.scores  # shards/audit.py; shards of other programs may lack its columns
+    worst = max(run, *(int(audited.get(name) or 0) for name in ("longest_run", "periodic_run")))
+    suspicion = max(worst / (worst + HALF_RUN), rare, float(audited.get("rare_share") or 0), garbled)
     ids = seen.ids[[length for length, _ in runs].index(run)] if run >= LONG_RUN else seen.ids[0]
     begin = max(0, at - AROUND) if run >= LONG_RUN else 0
     first = seen.first
     return Suspect(
-        suspicion=round(max(run / (run + HALF_RUN), rare, garbled), 4),
+        suspicion=round(suspicion, 4),
         component=component,
         document=first.document,
         id=first.id,
