@@ -3,12 +3,12 @@
 Suspicion is the largest of three shares, each of which ordinary text keeps low:
 
     run       r / (r + 32) for the longest run r of one token      natural text: runs of 1 to 4
-    rare      ids in the upper half of the vocabulary, which holds what was merged last and is seen least
+    rare      ids in the upper half of the vocabulary, which was learned last and is seen least, beyond the samples' median document
     garbled   letters that are none: U+FFFD, controls, private use, unassigned
 
 Shares count 16 more than there is, so that a piece of three tokens accuses nobody. They are taken from the tokens at hand, the
-pieces of the document in the samples asked for. What the audit of tokens noted of the whole document counts where it is more:
-a run there, also one that repeats several tokens, and the share of the last tenth of the vocabulary.
+pieces of the document in the samples asked for. A run that the audit of tokens noted elsewhere in the document counts as well,
+also one that repeats several tokens.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import hashlib
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,12 @@ def suspects(path: str | Path | Shards, at: int, until: int | None = None) -> li
             found.ids.append(row[piece.start : piece.end])
     words = {reader.component.name: _words(reader.folder, reader.manifest) for reader in shards.components}
     sizes = {reader.component.name: reader.manifest.vocab_size for reader in shards.components}
-    judged = [_judged(name, found, words[name], sizes[name]) for (name, _), found in seen.items()]
+    rare = {key: _rare(found, sizes[key[0]]) for key, found in seen.items()}
+    usual = median(rare.values())
+    judged = [
+        _judged(key[0], found, words[key[0]], rare[key], max(0.0, rare[key] - usual))
+        for key, found in seen.items()
+    ]
     return sorted(judged, key=lambda each: (-each.suspicion, each.pieces[0].sample, each.pieces[0].start))
 
 
@@ -106,18 +112,21 @@ def _place(sample: Located, piece: Piece, hidden: set[int]) -> Place:
     return Place(*where, piece.start, piece.end, piece.token, gone)
 
 
-def _judged(component: str, seen: _Seen, words: Words | None, vocab_size: int) -> Suspect:
+def _rare(seen: _Seen, vocab_size: int) -> float:
+    tokens = [token for ids in seen.ids for token in ids]
+    return sum(token >= vocab_size // 2 for token in tokens) / (len(tokens) + SPARE)
+
+
+def _judged(component: str, seen: _Seen, words: Words | None, rare: float, excess: float) -> Suspect:
     runs = [_longest_run(ids) for ids in seen.ids]
     run, at = max(runs, key=lambda found: found[0])
-    tokens = [token for ids in seen.ids for token in ids]
-    rare = sum(token >= vocab_size // 2 for token in tokens) / (len(tokens) + SPARE)
     # A row may cut a letter: what is left of it at an end is no fault of the text.
     texts = [words.text(ids).strip("\N{REPLACEMENT CHARACTER}") for ids in seen.ids] if words else []
     wrong = sum(_is_garbled(letter) for text in texts for letter in text)
     garbled = wrong / (sum(map(len, texts)) + SPARE)
     audited = seen.first.scores  # shards/audit.py; shards of other programs may lack its columns
     worst = max(run, *(int(audited.get(name) or 0) for name in ("longest_run", "periodic_run")))
-    suspicion = max(worst / (worst + HALF_RUN), rare, float(audited.get("rare_share") or 0), garbled)
+    suspicion = max(worst / (worst + HALF_RUN), excess, garbled)
     ids = seen.ids[[length for length, _ in runs].index(run)] if run >= LONG_RUN else seen.ids[0]
     begin = max(0, at - AROUND) if run >= LONG_RUN else 0
     first = seen.first
@@ -131,7 +140,7 @@ def _judged(component: str, seen: _Seen, words: Words | None, vocab_size: int) -
         file=first.file,
         offset=first.offset,
         length=first.length,
-        tokens=len(tokens),
+        tokens=sum(map(len, seen.ids)),
         longest_run=run,
         rare=round(rare, 4),
         garbled=round(garbled, 4),
