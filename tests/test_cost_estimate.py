@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from runs import corpusmill, inputs, write_recipe
 from test_engine_metrics import KillOnce
 
 from corpusmill.jobs.cost.actual import Used, used
-from corpusmill.jobs.cost.estimate import band_curves
+from corpusmill.jobs.cost.command import cost_lines
+from corpusmill.jobs.cost.estimate import band_curves, estimate
 from corpusmill.jobs.cost.lines import off_by
 from corpusmill.jobs.cost.places import strata_of
 from corpusmill.jobs.cost.sample import Sample, run_sample
@@ -117,6 +119,28 @@ def test_a_run_that_lost_no_worker_wasted_nothing_and_one_that_did_counts_it(
     assert spent.core_hours * 3600 == pytest.approx(
         spent.cpu_seconds + spent.driver_seconds + spent.wasted_seconds
     )
+
+
+def test_an_estimate_of_another_recipe_or_version_is_not_compared_and_ends_no_run(
+    out: tuple[Path, dict[str, Any], str], tmp_path: Path
+) -> None:
+    place, made, _ = out
+    shutil.copytree(place, tmp_path / "out")
+    kept = tmp_path / "out" / "metrics" / "estimate.json"
+    for text in (json.dumps({**made, "made_for": "0" * 32}), "{}", "[]", "", "{"):
+        kept.write_text(text)
+        lines = cost_lines(Run(tmp_path / "out"), None, write=False)
+        assert not any("off by" in line for line in lines)
+        assert sum("nothing is compared" in line for line in lines) == 1
+    kept.unlink()
+    assert not any("compared" in line for line in cost_lines(Run(tmp_path / "out"), None, write=False))
+
+
+def test_a_sample_that_holds_all_there_is_was_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text('{"text": "the only page"}\n')
+    recipe = parse_recipe({"stages": ["extract"]}).with_inputs([str(tmp_path / "one.jsonl")])
+    made = estimate(recipe, workers=1, documents=1000, seconds=300)
+    assert (made.sample_documents, made.documents.expected, made.notes) == (1, 1, [])
 
 
 def test_the_price_is_that_of_all_core_hours() -> None:

@@ -7,13 +7,16 @@ Work that was in flight when the driver itself was killed left no line and is in
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from corpusmill import __version__
 from corpusmill.pipeline.engine.manifest import SPENT
 from corpusmill.pipeline.engine.metrics import read_lines
-from corpusmill.pipeline.engine.place import Place
+from corpusmill.pipeline.engine.results import canonical
+from corpusmill.pipeline.engine.state import read_recipe
+from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.run import Run
 
 SECONDS_AN_HOUR = 3600.0
@@ -101,10 +104,27 @@ def _stage(run: Run, name: str, folder: str, driver: Sequence[dict[str, object]]
     )
 
 
-def read_estimate(out: Place) -> dict[str, Any] | None:
-    """The estimate that was kept for a run; None when there is none or it cannot be read."""
+def made_for(recipe: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> str:
+    """What an estimate belongs to: this version, the canonical recipe without its budgets, and its input files."""
+    asked = {name: recipe[name] for name in ("seed", "partition_bytes", "stages")}
+    return hash_bytes(canonical([__version__, asked, list(inputs)]))
+
+
+def read_estimate(run: Run) -> tuple[dict[str, Any] | None, list[str]]:
+    """The estimate that was kept for a run, or why there is none to compare with; (None, []) when none was made."""
+    place, recipe = run.out / "metrics" / ESTIMATE, read_recipe(run.out)
     try:
-        value = json.loads((out / "metrics" / ESTIMATE).read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+        value = json.loads(place.read_bytes())
+    except FileNotFoundError:
+        return None, []
+    except ValueError:
+        value = None
+    if (
+        recipe is None
+        or not isinstance(value, dict)
+        or value.get("made_for") != made_for(recipe, run.state.inputs)
+    ):
+        return None, [
+            f"{place} is of another recipe, other inputs or another version: nothing is compared; `corpusmill estimate` makes a new one"
+        ]
+    return value, []

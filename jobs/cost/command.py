@@ -103,7 +103,8 @@ def cost_lines(run: Run, price_per_core_hour: float | None, write: bool) -> list
     if write:
         value = summary(spent, price_per_core_hour)
         (run.out / "metrics" / SUMMARY).put(json.dumps(value, indent=1).encode() + b"\n")
-    return summary_lines(spent, read_estimate(run.out), price_per_core_hour)
+    estimate, why_none = read_estimate(run)
+    return [*summary_lines(spent, estimate, price_per_core_hour), *why_none]
 
 
 def summary(spent: Used, price_per_core_hour: float | None) -> dict[str, Any]:

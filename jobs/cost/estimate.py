@@ -13,7 +13,7 @@ from typing import Any
 
 from corpusmill.dedup.bands import CURVE, probability
 from corpusmill.dedup.stage import Dedup
-from corpusmill.jobs.cost.actual import ESTIMATE, SECONDS_AN_HOUR
+from corpusmill.jobs.cost.actual import ESTIMATE, SECONDS_AN_HOUR, made_for
 from corpusmill.jobs.cost.fit import Interval, total
 from corpusmill.jobs.cost.forecast import Forecast, Forecaster, Kept, StageForecast
 from corpusmill.jobs.cost.places import strata_of
@@ -25,6 +25,7 @@ from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.stage import InputFile, SetOperation, Unit
+from corpusmill.pipeline.engine.state import describe_inputs
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.extract.formats import READABLE
 from corpusmill.pipeline.recipe import Recipe
@@ -64,6 +65,7 @@ class BandCurve:
 class Estimate:
     """Everything that estimate.json holds. Bytes are on disk; `wall_seconds` is for `workers`."""
 
+    made_for: str  # recipe and inputs, hashed (actual.made_for)
     inputs: list[InputGroup]
     partitions: int
     seed: int
@@ -139,6 +141,7 @@ def _estimate(
     startup = workers * sum(stage.startup_seconds for stage in stages)
     cpu = total(stage.cpu_seconds for stage in stages)
     return Estimate(
+        made_for=made_for(recipe.canonical(), describe_inputs(files)),
         inputs=input_groups(files, units),
         partitions=len(units),
         seed=recipe.seed,

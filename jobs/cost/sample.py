@@ -153,6 +153,8 @@ def _batches(
     notes = []
     rows = max(1, sum(result.rows for result in warm.results["documents"].values()))
     affordable = int(rows * max(0.0, seconds - 2 * warm.seconds) / max(warm.seconds, 1e-9))
+    there = sum(density(warm, number, stratum) * stratum.extent for number, stratum in enumerate(strata))
+    documents = min(documents, max(rows, round(there)))
     if affordable < documents:
         notes.append(
             f"the sample was cut to about {max(affordable, rows):,} of {documents:,} documents to end in {seconds:g} s: --seconds allows more"
