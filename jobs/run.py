@@ -20,6 +20,7 @@ from corpusmill.pipeline.engine.place import Place, Where, place_of
 from corpusmill.pipeline.engine.replay import Replay
 from corpusmill.pipeline.engine.resources import parse_overrides
 from corpusmill.pipeline.engine.roles import Reporter
+from corpusmill.pipeline.engine.stage import InputFile
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
 
@@ -44,12 +45,13 @@ def run_recipe(
     ray: str | None = None,
     resources: Sequence[str] = (),
     replay: Replay | None = None,
+    files: Sequence[InputFile] | None = None,
 ) -> Run:
     """Run `recipe` into `out`; the same call again finishes what was interrupted.
 
     Local workers by default (one a core); `ray` is the address of a cluster, `auto`, or `local` for one just for this run.
     `resources`: `STAGE=memory:4GiB,gpus:0.5,...` each, instead of what a worker of that stage is taken to need.
-    `replay`: what to do about rows that failed before.
+    `replay`: what to do about rows that failed before. `files`: the inputs, where they are known and need not be looked for.
     """
     needs = (
         parse_overrides(resources, [stage.name for stage in compile_recipe(recipe, sample, limit)])
@@ -64,7 +66,9 @@ def run_recipe(
     keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
         with Stop() as stop, _runner(out, workers, ray, needs, own.warn) as runner:
-            driver = Driver(out, recipe, runner, own, sample, limit, update, stop, replay=replay or Replay())
+            driver = Driver(
+                out, recipe, runner, own, sample, limit, update, stop, files, replay=replay or Replay()
+            )
             driver.run()
     finally:
         if isinstance(own, TerminalReporter):

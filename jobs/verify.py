@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from corpusmill.pipeline.engine.manifest import HEAD, SPENT, read_manifest
@@ -35,46 +36,61 @@ def verify(where: Where) -> tuple[list[str], int]:
     return found, sum(1 for file in folder.rglob("*") if file.is_file())
 
 
+@dataclass(frozen=True)
+class Broken:
+    """A file of a stage that is not what its manifest says; `name` is None for the manifest itself, `digest` what it has to be."""
+
+    stage: str
+    folder: Place
+    name: str | None
+    digest: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.folder if self.name is None else self.folder / self.name}: {self.what}"
+
+
 def verify_run(out: Place) -> tuple[list[str], int]:
     """Every file that the manifests in force name."""
-    findings: list[str] = []
+    found, checked = broken_files(out)
+    return [str(each) for each in found], checked
+
+
+def broken_files(out: Place) -> tuple[list[Broken], int]:
+    """(what is broken, files checked) of a run."""
+    found: list[Broken] = []
     checked = 0
     for stage in need_state(out).stages:
         folder = out / stage.folder
         manifest = read_manifest(folder)
         if manifest is None:
-            findings.append(f"{folder}: its manifest is missing or damaged: run the same command again")
+            what = "its manifest is missing or damaged: run the same command again"
+            found.append(Broken(stage.name, folder, None, "", what))
             continue
         sizes = folder.sizes()
         if SPENT in sizes:
             continue
-        records = [
-            (file.name, file.size_bytes, file.xxh3)
-            for result in manifest.results.values()
-            for file in result.files
-        ]
-        for name, size, digest in records:
+        for file in (file for result in manifest.results.values() for file in result.files):
             checked += 1
-            findings += _check(folder / name, sizes.get(name), size, digest)
+            what = _wrong(folder / file.name, sizes.get(file.name), file.size_bytes, file.xxh3)
+            if what:
+                found.append(Broken(stage.name, folder, file.name, file.xxh3, what))
         for name, digest in manifest.sealed.items():
             checked += 1
-            file = folder / name
-            if name not in sizes or hash_bytes(file.read_bytes()) != digest:
-                findings.append(
-                    f"{file}: missing or changed: delete {folder / HEAD} and run the same command again"
-                )
-    return findings, checked
+            if name not in sizes or hash_bytes((folder / name).read_bytes()) != digest:
+                what = f"missing or changed: delete {folder / HEAD} and run the same command again"
+                found.append(Broken(stage.name, folder, name, digest, what))
+    return found, checked
 
 
-def _check(file: Place, found: int | None, size: int, digest: str) -> list[str]:
+def _wrong(file: Place, found: int | None, size: int, digest: str) -> str:
+    """What is wrong with a file; "" when nothing is."""
     again = "delete it and run the same command again"
     if found is None:
-        return [f"{file}: missing: run the same command again"]
+        return "missing: run the same command again"
     if found != size:
-        return [f"{file}: {found:,} bytes, recorded {size:,}: {again}"]
-    return (
-        [] if file.hash() == digest else [f"{file}: its bytes have changed since they were written: {again}"]
-    )
+        return f"{found:,} bytes, recorded {size:,}: {again}"
+    return "" if file.hash() == digest else f"its bytes have changed since they were written: {again}"
 
 
 def _verify_shards(folder: Path) -> list[str]:

@@ -67,6 +67,12 @@ def _add_export(commands: Any) -> None:
 def _add_verify(commands: Any) -> None:
     verify = commands.add_parser("verify", help="every file against its recorded length and hash")
     verify.add_argument("path", help="OUT of a run, or OUT/shards")
+    verify.add_argument(
+        "--repair",
+        action="store_true",
+        help="make again what is broken: by the stages of the run, a block table by its shards; then verify",
+    )
+    verify.add_argument("--workers", type=count, help="processes of a repair (default: one a core)")
     verify.set_defaults(command=command_verify)
 
 
@@ -98,7 +104,13 @@ def command_export(options: argparse.Namespace) -> int:
 def command_verify(options: argparse.Namespace) -> int:
     from corpusmill.jobs.verify import verify
 
-    findings, checked = verify(reachable(options.path))
+    place = reachable(options.path)
+    if options.repair:
+        from corpusmill.jobs.repair import repair
+
+        for line in repair(place, options.workers):
+            print(line)
+    findings, checked = verify(place)
     for finding in findings:
         print(finding)
     print(f"{checked:,} files checked, {len(findings)} findings")
