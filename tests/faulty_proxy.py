@@ -244,6 +244,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
 
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client that was killed, between two requests
+            super().handle()
+
     def finish(self) -> None:
         if self._behind is not None:
             self._behind.close()
