@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -283,6 +284,24 @@ def test_a_missing_bucket_and_a_store_that_is_not_there(
         place_of("s3://there-is-none/out").check()
 
 
+@pytest.mark.parametrize("new", [b"new", b"much longer than the old one"])
+def test_an_object_that_is_put_anew_during_a_read_is_read_whole(
+    proxy: Proxy, bucket: Bucket, new: bytes
+) -> None:
+    place = place_of(bucket.url("run.json"))
+    place.put(b"old, and long")
+    client = bucket.client()
+    client.head_object(Bucket=bucket.name, Key="run.json")  # it is warm, and will be in time
+    proxy.clear()
+    proxy.faults = Faults(delay=1, delay_seconds=3, only="^GET")
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(place.read_latest)
+        while not proxy.count()["HEAD"]:  # its length is known now, its bytes are not
+            time.sleep(0.01)
+        client.put_object(Bucket=bucket.name, Key="run.json", Body=new)
+        assert reading.result() in (new, b"old, and long")  # the old one where this machine stood still
+
+
 def test_requests_of_each_operation(proxy: Proxy, bucket: Bucket) -> None:
     """What docs/stores.md says."""
     place = place_of(bucket.url("out"))
@@ -294,6 +313,7 @@ def test_requests_of_each_operation(proxy: Proxy, bucket: Bucket) -> None:
 
     assert asked(lambda: (place / "a").put(b"1")) == {"PUT": 1}
     assert asked(lambda: (place / "a").read_bytes()) == {"HEAD": 1, "GET": 1}
+    assert asked(lambda: (place / "a").read_latest()) == {"HEAD": 2, "GET": 1}
     assert asked(lambda: (place / "a").size()) == {"HEAD": 1}
     assert asked(lambda: (place / "a").copy_to(place / "b")) == {"PUT": 1}
     assert asked(lambda: (place / "b").unlink()) == {"HEAD": 1, "DELETE": 1, "PUT": 1}

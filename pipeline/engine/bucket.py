@@ -33,6 +33,9 @@ T = TypeVar("T")
 TRIES = 3
 """Times that an operation on a store is begun; within each the client itself tries remote.ATTEMPTS times."""
 
+READS = 10
+"""Reads of an object that others put anew meanwhile."""
+
 AT_ONCE = 16
 """Requests in flight where many small ones are made: commits read, temporary files dropped. They wait, they do not compute."""
 
@@ -104,6 +107,21 @@ class Bucket(Place):
 
     def read_bytes(self) -> bytes:
         return self._again(lambda: bytes(self._open().read()))
+
+    def read_latest(self) -> bytes:
+        """The client asks for an object's length, then for so many bytes: of an object that was put in between it gives a part, or more
+        than there is. So the version is looked at again behind the read."""
+
+        def once() -> tuple[bytes, bool]:
+            file = self._open()
+            data = bytes(file.read())
+            return data, file.metadata() == self._open().metadata()
+
+        for _ in range(READS):
+            data, settled = self._again(once)
+            if settled:
+                return data
+        raise OSError(f"{self}: it was put anew during each of {READS} reads; is another run writing there?")
 
     def read_all(self, names: Sequence[str]) -> Iterator[bytes | None]:
         def read(name: str) -> bytes | None:

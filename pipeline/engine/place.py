@@ -53,6 +53,10 @@ class Place:
         """All bytes; FileNotFoundError when there is no such file."""
         raise NotImplementedError
 
+    def read_latest(self) -> bytes:
+        """All bytes of a file that others may put anew meanwhile with other bytes: those of one put, never of two."""
+        return self.read_bytes()
+
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
 

@@ -59,7 +59,7 @@ def read_state(out: Where) -> State | None:
     """None when nothing was run here."""
     path = place_of(out) / RUN
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(path.read_latest())
         stages = [StageState(**stage) for stage in value["stages"]]
         return State(value["inputs"], stages, value["seed"], value["complete"])
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def read_recipe(out: Where) -> dict[str, Any] | None:
 
     path = place_of(out) / RECIPE
     try:
-        value = read_yaml(path.read_bytes(), str(path))
+        value = read_yaml(path.read_latest(), str(path))
     except FileNotFoundError:
         return None
     except RecipeError:
