@@ -31,6 +31,11 @@ def show(options: argparse.Namespace) -> Iterator[str]:
     """Lines for `corpusmill show`."""
     place = place_of(options.path)
     place.check()
+    if options.audit:
+        from corpusmill.jobs.audit import audit_lines
+
+        yield from audit_lines(options.path, options.rows, options.json)
+        return
     if (place / RUN).is_file():
         from corpusmill.pipeline.run import Run
 

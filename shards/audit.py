@@ -8,7 +8,6 @@ so that a second pass is not needed. Costs 70 ns a token (64 periods are tried),
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.shards.pack import doc_starts
+from corpusmill.shards.words import pieces, speller
 
 PERIODS = 64
 """Longest period that is looked for, in tokens."""
@@ -151,51 +151,18 @@ def spellings(content: bytes) -> dict[int, str | None]:
     """Id -> the text that it stands for; None where it is a part of a character, or the unknown. Added tokens are left out."""
     settings = json.loads(content)
     model = settings["model"]
-    vocab = model["vocab"]
-    named = dict(
-        vocab.items()
-        if isinstance(vocab, dict)
-        else zip((p for p, _ in vocab), range(len(vocab)), strict=True)
-    )
-    unknown = model.get("unk_token")
+    spell, named = speller(settings), pieces(model)
+    unknown = named.get(model["unk_id"]) if model.get("unk_id") is not None else model.get("unk_token")
     added = {token["id"] for token in settings.get("added_tokens", [])}
-    if unknown is None and model.get("unk_id") is not None and not isinstance(vocab, dict):
-        unknown = vocab[model["unk_id"]][0]
-    letters = _byte_letters() if "ByteLevel" in set(_types(settings)) else None
     return {
-        number: None if piece == unknown else _spelling(piece, letters)
-        for piece, number in named.items()
+        number: None if piece == unknown else _decoded(spell(piece))
+        for number, piece in named.items()
         if number not in added or piece == unknown
     }
 
 
-def _spelling(piece: str, letters: dict[str, int] | None) -> str | None:
-    """A piece of a vocabulary as text; None for bytes that are no whole characters."""
-    if letters is None:
-        fallback = len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
-        return None if fallback else piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ")
-    if not all(letter in letters for letter in piece):
-        return piece
+def _decoded(spelling: bytes) -> str | None:
     try:
-        return bytes(letters[letter] for letter in piece).decode()
+        return spelling.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _byte_letters() -> dict[str, int]:
-    """The letter that byte-level vocabularies write for each byte: itself where it can be seen, else one from U+0100 on."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in seen]
-    return {chr(byte): byte for byte in seen} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
-
-
-def _types(step: Any) -> Iterator[str]:
-    """The types of all steps of a tokenizer.json around its model."""
-    if isinstance(step, dict):
-        if "type" in step:
-            yield str(step["type"])
-        for name in ("normalizer", "pre_tokenizer", "decoder", "pretokenizers", "decoders"):
-            yield from _types(step.get(name))
-    elif isinstance(step, list):
-        for each in step:
-            yield from _types(each)

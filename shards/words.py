@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -20,9 +20,9 @@ class Words:
     def __init__(self, data: bytes) -> None:
         try:
             value = json.loads(data)
-            pieces = _pieces(value["model"])
-            spell = _speller(value)
-            self._bytes = {number: spell(piece) for number, piece in pieces.items()}
+            named = pieces(value["model"])
+            spell = speller(value)
+            self._bytes = {number: spell(piece) for number, piece in named.items()}
             for token in value.get("added_tokens") or ():
                 self._bytes[int(token["id"])] = str(token["content"]).encode("utf-8", "replace")
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -33,14 +33,16 @@ class Words:
         return b"".join(self._bytes.get(number, b"\xff") for number in ids).decode("utf-8", "replace")
 
 
-def _pieces(model: dict[str, Any]) -> dict[int, str]:
+def pieces(model: dict[str, Any]) -> dict[int, str]:
+    """Id -> how the vocabulary writes it, without added tokens."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
         return {int(number): str(piece) for piece, number in vocabulary.items()}
     return {number: str(piece) for number, (piece, _) in enumerate(vocabulary)}  # unigram: a list with scores
 
 
-def _speller(value: dict[str, Any]) -> Any:
+def speller(value: dict[str, Any]) -> Callable[[str], bytes]:
+    """From how a tokenizer.json writes a piece to the bytes that it stands for."""
     kinds = json.dumps([value.get("decoder"), value.get("pre_tokenizer")])
     if '"ByteLevel"' in kinds:
         table = _byte_level()

@@ -17,11 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shard_runs import Document, Run, documents, vocabulary_of
+from shard_samples import small_shards
 
+from corpusmill.jobs.cli import main
+from corpusmill.mixing.stage import Mix
 from corpusmill.pipeline.engine import merge
-from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.errors import RecipeError, ShardError
 from corpusmill.pipeline.text.tokenizer import train_bpe
 from corpusmill.shards.audit import PERIODS, Audit, audit, id_flags, runs, spellings
+from corpusmill.shards.audited import audited
 from corpusmill.shards.kept_out import KEPT_OUT, KEPT_OUT_FILE
 from corpusmill.shards.stage import Shard, TokenizerSource
 
@@ -216,3 +220,30 @@ def test_merged_scatter_files_give_the_same_shards_and_the_same_list(
     assert 0 < len(merged.files("shard.scatter.merged")) < 3
     assert merged.files("shard.write") == straight.files("shard.write")
     assert len(kept_out(merged)) == 3
+
+
+def test_the_audit_of_shards_shows_the_spread_and_who_stands_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = documents([*(f"page {i} of many" for i in range(200)), "q" * 900, "z" * 2000])
+    run = Run(tmp_path, [rows], replace(SMALL, tokenizer=bytewise(tmp_path)), Mix())
+    (web,) = audited(run.out)
+    assert (web.documents, web.shards_read) == (201, web.shards)
+    # 27 of the numbers have a digit twice in a row and 111 thrice; 99.9 % of 201 documents is the highest.
+    assert web.quantiles["longest_run"] == [1, 2, 2, 900, 900]
+    assert web.worst["longest_run"][0]["url"] == "https://web.example/200"
+    pages = "".join(row.text for row in rows[:201])
+    assert web.ids[0][1] == max("qp ", key=pages.count) == "q"
+    assert main(["show", str(run.out), "--audit"]) == 0
+    shown = capsys.readouterr().out
+    assert "web: 201 documents" in shown and "https://web.example/200" in shown
+    assert "kept out of all components: longest_run 1" in shown and "https://web.example/201" in shown
+    assert main(["show", str(run.out / "shards"), "--audit", "--json"]) == 0
+    first, last = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["worst"]["periodic_run"][0]["period"] == 1 and last == {"kept_out": {"longest_run": 1}}
+
+
+def test_shards_without_an_audit_say_so(tmp_path: Path) -> None:
+    small_shards(tmp_path)
+    with pytest.raises(ShardError, match="made without an audit"):
+        audited(tmp_path)

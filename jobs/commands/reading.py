@@ -38,6 +38,11 @@ def _add_show(commands: Any) -> None:
     show.add_argument(
         "--cost", action="store_true", help="what the run used, beside its estimate if there is one"
     )
+    show.add_argument(
+        "--audit",
+        action="store_true",
+        help="of shards: how runs, fragments and rare ids are spread, the documents that stand out, what was kept out",
+    )
     cost.add_price(show)
     show.set_defaults(command=command_show)
 
