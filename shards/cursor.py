@@ -66,7 +66,7 @@ def open_at(shards: Shards, cursor: Cursor | Mapping[str, Any] | str | None, wan
     if cursor is not None:
         version = read_cursor(cursor).quarantine
         check_version(shards.quarantine, version, start, shards.plan, shards.order)
-    if "loss_mask" not in want and shards.quarantine.hides_from(start):
+    if "loss_mask" not in want and shards.hidden.hides_from(start):
         raise CursorError(
             f"{shards.path.parent} has a quarantine list: its tokens arrive as end-of-text and must not be learnt; "
             'take the mask with want=("loss_mask",) and leave those targets out of the loss'

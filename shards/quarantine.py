@@ -93,10 +93,6 @@ class Quarantine:
             if isinstance(entry, Entry):
                 yield number, entry, lifts.get(number)
 
-    def hides_from(self, start: int) -> bool:
-        """Whether anything is hidden in the samples from `start` on."""
-        return any(end is None or end > max(start, entry.start) for _, entry, end in self.in_force())
-
     def encode(self) -> bytes:
         """The bytes of quarantine.json."""
         return canonical(
@@ -117,6 +113,10 @@ class Hidden:
                     (*span, entry.start, never if end is None else end) for span in entry.spans
                 )
         self._tables = {place: np.array(sorted(spans), np.int64) for place, spans in rows.items()}
+
+    def hides_from(self, start: int) -> bool:
+        """Whether anything of the plan's components is hidden in samples from `start` on."""
+        return any((table[:, 4] > np.maximum(start, table[:, 3])).any() for table in self._tables.values())
 
     def spans(self, samples: Samples) -> Indices:
         """[k, 3]: (place in `samples`, first token, token behind the last) of all that is hidden."""

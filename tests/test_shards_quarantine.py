@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards import Cursor, locate, stream, verify
 from corpusmill.shards.hide import hide_document, hide_samples, lift
 from corpusmill.shards.locate import Located
-from corpusmill.shards.plan import PPB
+from corpusmill.shards.plan import PPB, Phase
 from corpusmill.shards.quarantine import QUARANTINE_FILE, Quarantine, read_quarantine
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.sidecar import Wanted
@@ -176,6 +177,15 @@ def test_a_stream_that_does_not_take_the_mask_is_refused_while_anything_is_hidde
     with pytest.raises(CursorError, match="loss_mask"):
         stream(shards, 8, cursor=Cursor(opened.plan.id, 199, opened.quarantine.id))
     with stream(shards, 8, cursor=Cursor(opened.plan.id, 200, opened.quarantine.id)) as batches:
+        next(batches)
+
+
+def test_a_plan_without_the_entrys_component_needs_no_mask(shards: Path) -> None:
+    hide_document(shards, Wanted(url=URLS[2]), 0, "odd")
+    plan = Shards(shards).plan
+    other = replace(plan, components=plan.components[:1], phases=(Phase(0, {"books": PPB}),))
+    (shards / "books.json").write_bytes(other.encode())
+    with stream(shards / "books.json", 8) as batches:
         next(batches)
 
 
