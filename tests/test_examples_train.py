@@ -125,9 +125,11 @@ def test_a_planted_document_is_found_by_its_spike_quarantined_and_done_without(
     assert spike["loss"] > spike["bounds"][0] or spike["norm"] > spike["bounds"][1]
     assert quarantined["id"] == document and quarantined["url"] == "https://new.example/20"
     assert quarantined["from"] == quarantined["step"] * 8 <= spike["step"] * 8
-    (entry,) = Shards(tmp_path).quarantine.entries
-    assert isinstance(entry, Entry)
-    assert (entry.document, entry.start) == (document, quarantined["from"])
+    hidden = {entry for entry in Shards(tmp_path).quarantine.entries if isinstance(entry, Entry)}
+    assert {(entry.document, entry.start) for entry in hidden} == {(document, quarantined["from"])}
+    assert "new" in {
+        entry.component for entry in hidden
+    }  # samples number documents by component: web has a 20th, too
     assert (
         max(line["loss"] for step, line in steps(tmp_path / "run").items() if step > 100) < spike["bounds"][0]
     )
