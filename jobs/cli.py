@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from corpusmill import __version__
-from corpusmill.jobs.commands import reading, running, setup, shards
+from corpusmill.jobs.commands import reading, running, setup, shards, tokens
 from corpusmill.pipeline.errors import CorpusmillError
 from corpusmill.pipeline.remote import redacted
 
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"corpusmill {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (running, reading, shards, setup):
+    for group in (running, reading, shards, tokens, setup):
         group.add(commands)
     return top
 

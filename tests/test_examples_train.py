@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import xxhash  # noqa: E402
 from training import (  # noqa: E402
+    ROOT,
     killed_at,
     learnable_shards,
     lines,
@@ -154,3 +159,31 @@ def test_a_run_without_a_spike_quarantines_nothing(shards: Path, tmp_path: Path)
     train(shards, tmp_path, 1, "--steps", "120", "--lr", "0.01")
     assert [line["event"] for line in lines(tmp_path / "log.jsonl") if "event" in line] == ["start"]
     assert not (shards / "quarantine.json").exists()
+
+
+@pytest.mark.slow
+def test_two_by_two_processes_get_their_batches_and_tensor_parallel_peers_the_same(
+    shards: Path, tmp_path: Path
+) -> None:
+    call = [sys.executable, str(ROOT / "tests" / "stream_ranks.py"), str(shards), "4"]
+    processes = [
+        subprocess.Popen(
+            [*call, str(rank), str(tmp_path / "meeting"), "2", "6"],
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(4)
+    ]
+    said = [process.communicate(timeout=300) for process in processes]
+    assert not any(process.returncode for process in processes), b"\n".join(err for _, err in said).decode()
+    found = [json.loads(out.splitlines()[-1]) for out, _ in said]
+    assert [(each["dp"], each["tp"], each["next"]) for each in found] == [
+        (0, 0, 48),
+        (0, 1, 48),
+        (1, 0, 48),
+        (1, 1, 48),
+    ]
+    assert found[0]["batches"] == found[1]["batches"] and found[2]["batches"] == found[3]["batches"]
+    both = zip(found[0]["batches"], found[2]["batches"], strict=True)
+    assert [row for first, second in both for row in [*first, *second]] == straight(shards, 48)

@@ -6,19 +6,22 @@ import os
 import random
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("tokenizers")
 
-from corpusmill.pipeline.errors import InputError, ShardError  # noqa: E402
-from corpusmill.pipeline.text.tokenizer import train_bpe  # noqa: E402
-from corpusmill.shards import locate, stream, verify  # noqa: E402
-from corpusmill.shards.export import export_tokens  # noqa: E402
-from corpusmill.shards.megatron import read_indexed, write_index  # noqa: E402
-from corpusmill.shards.take_over import Sizes, import_megatron  # noqa: E402
+from corpusmill.jobs.cli import main
+from corpusmill.pipeline.errors import InputError, ShardError
+from corpusmill.pipeline.text.tokenizer import Tokenizer, train_bpe
+from corpusmill.shards import locate, stream, verify
+from corpusmill.shards.export import export_tokens
+from corpusmill.shards.megatron import read_indexed, write_index
+from corpusmill.shards.take_over import Sizes, import_megatron
 
 EOS = 0
 SMALL = Sizes(sequence_length=16, block_bytes=500, shard_bytes=2000)
@@ -28,7 +31,9 @@ def dataset(prefix: Path, docs: list[list[int]], dtype: str = "<u2") -> None:
     prefix.parent.mkdir(parents=True, exist_ok=True)
     with prefix.with_suffix(".idx").open("wb") as index:
         write_index(index, np.dtype(dtype), [np.array([len(doc) for doc in docs], np.int32)])
-    prefix.with_suffix(".bin").write_bytes(np.array([token for doc in docs for token in doc], dtype).tobytes())
+    prefix.with_suffix(".bin").write_bytes(
+        np.array([token for doc in docs for token in doc], dtype).tobytes()
+    )
 
 
 def some(count: int = 120) -> list[list[int]]:
@@ -46,12 +51,14 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("packing", ["concat", "best_fit", "pad"])
-def test_every_document_comes_back_once_with_its_end_of_text(tmp_path: Path, tokenizer: Path, packing: str) -> None:
+def test_every_document_comes_back_once_with_its_end_of_text(
+    tmp_path: Path, tokenizer: Path, packing: str
+) -> None:
     docs = some()
     dataset(tmp_path / "old", docs)
     sizes = Sizes(sequence_length=16, packing=packing, block_bytes=500, shard_bytes=2000)  # type: ignore[arg-type]
     import_megatron(tmp_path / "old", tmp_path / "new", tokenizer, "old", sizes)
-    assert not verify(tmp_path / "new")[0]
+    assert list(verify(tmp_path / "new")) == []
     (made,) = export_tokens(tmp_path / "new", tmp_path / "again", "megatron")
     again = read_indexed(made.path)
     found = [again.document(number).tolist() for number in range(len(again))]
@@ -88,7 +95,9 @@ def test_the_same_dataset_gives_the_same_bytes_in_another_process(tmp_path: Path
     )
     call = [sys.executable, "-c", code, str(tmp_path / "old"), str(tmp_path / "two"), str(tokenizer)]
     subprocess.run(call, check=True, env={**os.environ, "PYTHONHASHSEED": "5"})
-    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    files = sorted(
+        path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()
+    )
     assert len(files) > 6
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
@@ -105,3 +114,40 @@ def test_what_cannot_be_taken_over_is_said(tmp_path: Path, tokenizer: Path) -> N
         import_megatron(tmp_path / "old", tmp_path / "none", tmp_path / "no.json", "old", SMALL)
     with pytest.raises(ShardError, match="there already"):
         import_megatron(tmp_path / "old", tmp_path, tokenizer, "old", SMALL)
+
+
+def test_documents_are_exported_with_their_text(tmp_path: Path, tokenizer: Path) -> None:
+    engine = Tokenizer(tokenizer.read_bytes())
+    texts = ["plain", "zwölf Boxkämpfer\n", "<|endoftext|> as text", "a" * 100]
+    ids, lengths = engine.encode(texts)
+    ends = np.append(0, np.cumsum(lengths)).tolist()
+    dataset(tmp_path / "old", [ids[a:b].tolist() for a, b in pairwise(ends)])
+    import_megatron(tmp_path / "old", tmp_path / "new", tokenizer, "old", SMALL)
+    (made,) = export_tokens(tmp_path / "new", tmp_path / "to", "parquet", text=True)
+    table = pq.read_table(made.path)
+    assert sorted(table["text"].to_pylist()) == sorted(texts)
+    assert [row[-1] for row in table["tokens"].to_pylist()] == [EOS] * 4
+
+
+def test_the_command_line_carries_tokens_there_and_back(
+    tmp_path: Path, tokenizer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs = some(20)
+    dataset(tmp_path / "old", docs)
+    take = [
+        "import-tokens",
+        str(tmp_path / "old"),
+        "--to",
+        str(tmp_path / "new"),
+        "--tokenizer",
+        str(tokenizer),
+    ]
+    assert main([*take, "--sequence-length", "16", "--name", "books"]) == 0
+    give = ["export-tokens", str(tmp_path / "new"), "--to", str(tmp_path / "again"), "--format", "megatron"]
+    assert main(give) == 0
+    count = sum(1 for doc in docs if doc)
+    assert f"{tmp_path / 'again' / 'books'}: {count} documents" in capsys.readouterr().out
+    assert main(give) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main([*give[:-1], "hf", "--samples", "5"]) == 2
+    assert "a range N:M of samples is needed" in capsys.readouterr().err
