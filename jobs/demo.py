@@ -237,7 +237,7 @@ def _show_origin(console: Console, out: Path, crawl: Path) -> None:
     with stream(out, batch_size=BATCH) as batches:
         row = next(batches)["tokens"][found.sample]
     reader = next(each for each in Shards(out).components if each.component.name == found.component)
-    text = _decode(reader.folder / reader.manifest.tokenizer_file, row[piece.start : piece.end])
+    text = _decode(Path(str(reader.folder)) / reader.manifest.tokenizer_file, row[piece.start : piece.end])
     assert piece.file is not None and piece.offset is not None and piece.length is not None
     with (crawl / PurePosixPath(piece.file).name).open("rb") as file:
         file.seek(piece.offset)

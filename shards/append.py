@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Component, Past, Phase, Plan, read_plan, within_budget
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
 
 PLANS_FOLDER = "plans"
 
@@ -84,7 +88,7 @@ def write_appended(path: Path, old: Plan, new: Plan) -> None:
     put(path, new.encode())
 
 
-def earlier(path: Path, plan_id: str) -> Plan | None:
+def earlier(path: Path | Place, plan_id: str) -> Plan | None:
     """An earlier plan that was kept beside `path`; None when there is none of this id."""
     if len(plan_id) != 32 or not plan_id.isalnum():
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import CursorError, ShardError
+from corpusmill.shards.plan import plan_on_disk
 from corpusmill.shards.quarantine import QUARANTINE_FILE, Entry, Hidden, Lift, Quarantine, Span, check_entries
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.sidecar import Wanted
@@ -92,7 +93,7 @@ def _added(shards: Shards, entries: Sequence[Entry | Lift]) -> Quarantine:
         if isinstance(entry, Entry):
             _check_new(shards, entry)
     grown = Quarantine((*shards.quarantine.entries, *entries))
-    path = shards.path.parent / QUARANTINE_FILE
+    path = plan_on_disk(shards.path).parent / QUARANTINE_FILE
     check_entries(grown, shards.plan, str(path))
     put(path, grown.encode())
     return grown

@@ -211,8 +211,13 @@ def read_blocks(folder: Path, manifest: Manifest) -> pa.Table:
             data = source.read_buffer()
     except (OSError, pa.ArrowInvalid) as error:
         raise ShardError(f"{path} is missing or empty; restore it or shard again") from error
+    return decode_blocks(data, manifest, str(path))
+
+
+def decode_blocks(data: pa.Buffer, manifest: Manifest, where: str) -> pa.Table:
+    """blocks.arrow from its bytes; raises ShardError naming `where` when they are not the manifest's."""
     if hash_bytes(memoryview(data)) != manifest.blocks_xxh3:
-        raise ShardError(f"{path} is damaged: its hash is not the manifest's; restore it or shard again")
+        raise ShardError(f"{where} is damaged: its hash is not the manifest's; restore it or shard again")
     return pa.ipc.open_file(pa.BufferReader(data)).read_all()
 
 

@@ -9,7 +9,7 @@ twice that at 512 rows and eight times at 8.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -47,13 +47,20 @@ class OpenBlocks:
     """Up to `keep` of a plan's blocks, counted through all components; what was longest not looked for goes first.
 
     `find` opens a block, whose number of rows and width were compared with its table: nothing else bounds what is gathered.
+    `soon` is told what `find` is going to be asked for.
     """
 
     def __init__(
-        self, blocks: int, width: int, dtype: str, keep: int, find: Callable[[int], BlockView]
+        self,
+        blocks: int,
+        width: int,
+        dtype: str,
+        keep: int,
+        find: Callable[[int], BlockView],
+        soon: Callable[[Sequence[int]], None] = lambda blocks: None,
     ) -> None:
         self.keep, self.opened = keep, 0
-        self._find, self._width, self._dtype = find, width, np.dtype(dtype)
+        self._find, self._soon, self._width, self._dtype = find, soon, width, np.dtype(dtype)
         self._address = np.zeros(blocks, np.int64)  # in tokens, less one; 0: the block is not open
         self._views: OrderedDict[int, BlockView] = OrderedDict()
         self._rows = _every_row(width, self._dtype)
@@ -92,7 +99,10 @@ class OpenBlocks:
         for block in needed:
             if block in self._views:
                 self._views.move_to_end(block)
-        for block in needed:
+        missing = [block for block in needed if block not in self._views]
+        if len(missing) > 1:
+            self._soon(missing)
+        for block in missing:
             if block not in self._views:
                 while len(self._views) >= self.keep:
                     self._close()

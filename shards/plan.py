@@ -189,16 +189,35 @@ def capacity(plan: Plan) -> int | None:
     return low
 
 
-def find_plan(path: str | Path) -> Path:
-    """plan.json for `path`, which is OUT, OUT/shards or the file itself."""
-    path = Path(path)
-    places = [path] if path.suffix == ".json" else [path / PLAN_FILE, path / "shards" / PLAN_FILE]
+def find_plan(path: str | Path | Place) -> Path | Place:
+    """plan.json for `path`, which is OUT, OUT/shards or the file itself, on this machine or a store."""
+    top = path if isinstance(path, Path) else _place(path)
+    places = [top] if top.suffix == ".json" else [top / PLAN_FILE, top / "shards" / PLAN_FILE]
     for place in places:
         if place.is_file():
             return place
     raise ShardError(
         f"no plan at {' or '.join(map(str, places))}; run a recipe with shard and mix, or pass the plan's path"
     )
+
+
+def plan_on_disk(path: str | Path | Place) -> Path:
+    """plan.json for what changes shards or reads them whole; ShardError for one on a store."""
+    found = find_plan(path)
+    if isinstance(found, Path):
+        return found
+    raise ShardError(
+        f"{found}: shards of a store can be read, not changed or checked here; copy them to a disk for that"
+    )
+
+
+def _place(path: str | Place) -> Path | Place:
+    """A path of this machine stays one: reading it needs no client of a store."""
+    if isinstance(path, str) and "://" not in path:
+        return Path(path)
+    from corpusmill.pipeline.engine.place import place_of
+
+    return place_of(path)
 
 
 def read_plan(path: Path | Place) -> Plan:

@@ -7,18 +7,29 @@ few are kept as views, which cost address space and page cache but no memory of 
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
+from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.layout import MANIFEST, Manifest, ShardFile, read_blocks, read_manifest, schema
+from corpusmill.shards.fetch import Damaged, Disk, Source, source_of
+from corpusmill.shards.layout import (
+    BLOCKS_FILE,
+    MANIFEST,
+    Manifest,
+    ShardFile,
+    content_hash,
+    decode_blocks,
+    decode_manifest,
+    schema,
+)
 from corpusmill.shards.opened import BlockView, OpenBlocks
 from corpusmill.shards.order import ComponentOrder, Order, Samples
 from corpusmill.shards.permutation import Indices
@@ -26,25 +37,30 @@ from corpusmill.shards.pieces import Pieces
 from corpusmill.shards.plan import Component, Plan, find_plan, read_plan
 from corpusmill.shards.quarantine import Hidden, read_quarantine
 
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
+    from corpusmill.shards.cache import Cache
+
 KEPT_BLOCKS = 64
-OPEN_SHARDS = 256  # mapped files kept; far below the 65,530 mappings that Linux grants a process
+AT_ONCE = 16  # manifests and tables of a store
+
+AHEAD = 8192
+"""Samples whose blocks are brought from a store before they come up: 16 steps of 512, twice what the order works out at a time."""
 
 
 class ComponentReader:
     """One component's manifest and block table; its blocks are opened when they are asked for."""
 
-    def __init__(self, folder: Path, component: Component) -> None:
-        self.folder, self.component = folder, component
-        self.manifest = _manifest(folder, component)
-        table = read_blocks(folder, self.manifest)
+    def __init__(self, folder: Path | Place, component: Component, source: Source) -> None:
+        self.folder, self.component, self.source = folder, component, source
+        self.manifest = _manifest(folder, component, source)
+        table = _table(folder, self.manifest, source)
         self.blocks = {name: np.asarray(table.column(name)) for name in table.column_names}
         self.first_row = self.blocks["first_row"].astype(np.int64)
         _check_table(folder, self.manifest, self.blocks)
         for shard in self.manifest.shards:
-            check_length(folder / shard.file, shard.size_bytes)
+            source.check_length(folder / shard.file, shard.size_bytes)
         self._schema = schema(self.manifest.sequence_length, self.manifest.dtype)
-        self._checked = np.zeros(len(self.first_row), np.bool_)
-        self._files: OrderedDict[int, pa.Buffer] = OrderedDict()
 
     def shard(self, block: int) -> ShardFile:
         return self.manifest.shards[int(self.blocks["shard"][block])]
@@ -55,31 +71,32 @@ class ComponentReader:
 
     def view(self, block: int) -> BlockView:
         """Raises ShardError naming shard and block when the stored bytes are not those that were written."""
-        part = self._stored(block)
+        part = self.stored(block)
         batch = pa.ipc.read_record_batch(pa.ipc.read_message(part), self._schema)
         if batch.num_rows != int(self.blocks["rows"][block]):
             raise ShardError(self._damaged(block, "its number of rows is not the one in blocks.arrow"))
         tokens = np.asarray(batch.column(0).values).reshape(batch.num_rows, self.manifest.sequence_length + 1)
         return BlockView(int(self.first_row[block]), tokens, batch)
 
-    def _stored(self, block: int) -> pa.Buffer:
+    def stored(self, block: int) -> pa.Buffer:
         """The block's bytes; they have been compared with its hash."""
-        number = int(self.blocks["shard"][block])
-        if number not in self._files:
-            self._files[number] = _map(self.folder, self.manifest.shards[number])
-            if len(self._files) > OPEN_SHARDS:
-                self._files.popitem(last=False)
-        part = self._files[number].slice(int(self.blocks["offset"][block]), int(self.blocks["length"][block]))
-        if not self._checked[block]:
-            if xxhash.xxh3_64_intdigest(memoryview(part)) != int(self.blocks["xxh3"][block]):
-                raise ShardError(self._damaged(block, "its hash is not the one in blocks.arrow"))
-            self._checked[block] = True
-        return part
+        shard = self.shard(block)
+        offset, length, xxh3 = (int(self.blocks[name][block]) for name in ("offset", "length", "xxh3"))
+        try:
+            return self.source.block(self.folder / shard.file, shard.size_bytes, offset, length, xxh3)
+        except Damaged:
+            raise ShardError(self._damaged(block, "its hash is not the one in blocks.arrow")) from None
+
+    def is_near(self, block: int) -> bool:
+        """Whether the block is on this machine."""
+        offset, xxh3 = int(self.blocks["offset"][block]), int(self.blocks["xxh3"][block])
+        return self.source.has(self.folder / self.shard(block).file, offset, xxh3)
 
     def _damaged(self, block: int, how: str) -> str:
         first, rows = int(self.first_row[block]), int(self.blocks["rows"][block])
+        at = int(self.blocks["offset"][block])
         return (
-            f"{self.folder / self.shard(block).file}: block {block} (rows {first} to {first + rows - 1} of {self.component.name}) "
+            f"{self.folder / self.shard(block).file}: block {block} (rows {first} to {first + rows - 1} of {self.component.name}, at byte {at}) "
             f"is damaged: {how}; restore the file or shard again (corpusmill verify lists all)"
         )
 
@@ -87,13 +104,11 @@ class ComponentReader:
 class Shards:
     """All that a plan names, opened: the order of its samples, the rows behind them, and what a quarantine hides of them."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path | Place, cache: Cache | None = None) -> None:
         self.path = find_plan(path)
         self.plan: Plan = read_plan(self.path)
-        self.components = tuple(
-            ComponentReader(self.path.parent / component.folder, component)
-            for component in self.plan.components
-        )
+        self.source = source_of(self.path, cache)
+        self.components = _components(self.path.parent, self.plan, self.source)
         for reader in self.components:
             _check_kind(self.plan, reader)
         self.quarantine = read_quarantine(self.path.parent, self.plan)
@@ -105,22 +120,50 @@ class Shards:
                 for r in self.components
             ],
         )
-
+        longest = max(int(reader.blocks["length"].max()) for reader in self.components)
+        self.source.bound(longest)
+        most = max(KEPT_BLOCKS, 2 * self.plan.window * len(self.components))
         self.opened = OpenBlocks(
             int(self.order.first_block[-1]),
             self.plan.sequence_length + 1,
             self.plan.dtype,
-            max(KEPT_BLOCKS, 2 * self.plan.window * len(self.components)),
+            most if self.source.keep is None else min(most, self.source.keep),
             self._view,
+            self._fetch,
         )
+        self._expected = 0
 
     def tokens(self, samples: Samples) -> npt.NDArray[np.unsignedinteger[Any]]:
         """[samples, T + 1] ids as they are stored, a copy that the caller may change."""
         return self.opened.gather(samples.block, samples.inside)
 
+    def expect(self, sample: int) -> None:
+        """Samples from `sample` on are about to be read: blocks of a store that come up in the next AHEAD are fetched meanwhile."""
+        if isinstance(self.source, Disk) or sample + AHEAD <= self._expected:
+            return
+        start, end = max(sample, self._expected), sample + 2 * AHEAD
+        if self.plan.samples is not None:
+            end = min(end, self.plan.samples)
+        self._expected = sample + 2 * AHEAD
+        self._fetch(list(dict.fromkeys(self.order.samples(start, end).block.tolist())))
+
+    def _fetch(self, blocks: Sequence[int]) -> None:
+        """Has blocks brought to this machine, side by side."""
+        if isinstance(self.source, Disk):
+            return
+        jobs = []
+        for reader, block in map(self._reader, blocks):
+            if not reader.is_near(block):
+                jobs.append(partial(reader.stored, block))
+        self.source.ahead(jobs)
+
     def _view(self, block: int) -> BlockView:
+        reader, number = self._reader(block)
+        return reader.view(number)
+
+    def _reader(self, block: int) -> tuple[ComponentReader, int]:
         component = int(np.searchsorted(self.order.first_block, block, side="right")) - 1
-        return self.components[component].view(block - int(self.order.first_block[component]))
+        return self.components[component], block - int(self.order.first_block[component])
 
     def pieces(self, samples: Samples) -> Pieces:
         """The pieces of documents in each sample, in order."""
@@ -145,40 +188,53 @@ class Shards:
             yield self.opened.view(int(samples.block[group[0]])), group, samples.inside[group]
 
 
-def check_length(path: Path, size_bytes: int) -> None:
-    """Raises ShardError when the file is missing or has another length."""
+def _components(folder: Any, plan: Plan, source: Source) -> tuple[ComponentReader, ...]:
+    """All of a plan's components; those of a store side by side, since each waits for two requests."""
+
+    def read(component: Component) -> ComponentReader:
+        return ComponentReader(folder / component.folder, component, source)
+
+    if isinstance(source, Disk):
+        return tuple(map(read, plan.components))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return tuple(pool.map(read, plan.components))
+
+
+def _manifest(folder: Any, component: Component, source: Source) -> Manifest:
+    path = folder / MANIFEST
     try:
-        found = path.stat().st_size
-    except FileNotFoundError as error:
-        raise ShardError(f"{path} is missing; restore it or shard again") from error
-    if found != size_bytes:
-        raise ShardError(
-            f"{path} has {found} bytes, its manifest says {size_bytes}; restore it or shard again"
+        data = source.table(
+            path, component.manifest, lambda found: content_hash(bytes(found)) == component.manifest
         )
-
-
-def _map(folder: Path, shard: ShardFile) -> pa.Buffer:
-    path = folder / shard.file
-    check_length(path, shard.size_bytes)  # reading beyond the end of a mapped file would kill the process
-    with pa.memory_map(str(path)) as source:
-        return source.read_buffer()
-
-
-def _manifest(folder: Path, component: Component) -> Manifest:
-    manifest = read_manifest(folder)
+    except OSError as error:
+        raise ShardError(
+            f"{path} is missing; restore the component's folder or shard again ({error})"
+        ) from error
+    manifest = decode_manifest(data.to_pybytes(), str(path))
     if (
         manifest.hash != component.manifest
         or manifest.rows != component.rows
         or manifest.blocks != component.blocks
     ):
         raise ShardError(
-            f"{folder / MANIFEST} ({manifest.hash[:8]}, {manifest.rows} rows) is not the plan's ({component.manifest[:8]}, "
+            f"{path} ({manifest.hash[:8]}, {manifest.rows} rows) is not the plan's ({component.manifest[:8]}, "
             f"{component.rows} rows); restore the shards the plan was made for, or run mix again"
         )
     return manifest
 
 
-def _check_table(folder: Path, manifest: Manifest, blocks: dict[str, npt.NDArray[Any]]) -> None:
+def _table(folder: Any, manifest: Manifest, source: Source) -> pa.Table:
+    path = folder / BLOCKS_FILE
+    try:
+        data = source.table(
+            path, manifest.blocks_xxh3, lambda found: hash_bytes(found) == manifest.blocks_xxh3
+        )
+    except OSError as error:
+        raise ShardError(f"{path} is missing; restore it or shard again ({error})") from error
+    return decode_blocks(data, manifest, str(path))
+
+
+def _check_table(folder: Path | Place, manifest: Manifest, blocks: dict[str, npt.NDArray[Any]]) -> None:
     rows = blocks["rows"].astype(np.int64)
     firsts = np.concatenate([[0], np.cumsum(rows)])
     if (

@@ -19,14 +19,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.ahead import Batch, Waits, ahead, plainly
 from corpusmill.shards.cursor import Cursor, open_at
+from corpusmill.shards.fetch import spread
 from corpusmill.shards.pieces import DERIVED, context_slice
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.reader import Shards
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
+    from corpusmill.shards.cache import Cache
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Slicing:
 
     def batch(self, shards: Shards, start: int) -> Batch:
         """This rank's slice of the global batch that begins at sample `start`."""
+        shards.expect(start)
         rows = self.batch_size // self.dp_size
         first = start + self.dp_rank * rows
         samples = shards.order.samples(first, first + rows)
@@ -116,6 +122,12 @@ class Stats:
     waited_seconds: float
     starved: int
     blocks_opened: int
+    fetched_blocks: int = (
+        0  # of a store, and the bytes; those that other processes of the machine fetched are not among them
+    )
+    fetched_bytes: int = 0
+    refetched: int = 0  # that came damaged, from the store or from the cache, and were fetched again
+    uncached: int = 0  # for which the cache had no room: all of it is in use
 
 
 class Stream(Iterator[Batch]):
@@ -155,7 +167,17 @@ class Stream(Iterator[Batch]):
 
     def stats(self) -> Stats:
         batches = (self._next - self._began) // self._part.batch_size
-        return Stats(batches, self._waits.seconds, self._waits.starved, self.shards.opened.opened)
+        opened, counts = self.shards.opened.opened, self.shards.source.counts
+        return Stats(
+            batches,
+            self._waits.seconds,
+            self._waits.starved,
+            opened,
+            counts.fetched,
+            counts.fetched_bytes,
+            counts.refetched,
+            counts.uncached,
+        )
 
     def __next__(self) -> Batch:
         if self._ended is not None:
@@ -183,7 +205,7 @@ class Stream(Iterator[Batch]):
 
 
 def stream(
-    path: str | Path,
+    path: str | Path | Place,
     batch_size: int = 512,
     dp_rank: int = 0,
     dp_size: int = 1,
@@ -193,14 +215,17 @@ def stream(
     prefetch: int = 2,
     cp_rank: int = 0,
     cp_size: int = 1,
+    cache: Cache | None = None,
 ) -> Stream:
-    """Batches from `path` (OUT, OUT/shards or plan.json) for one data-parallel rank; `batch_size` counts all ranks' rows.
+    """Batches from `path` (OUT, OUT/shards or plan.json, here or on `s3://`) for one data-parallel rank; `batch_size` counts all ranks' rows.
 
     Each is a dict of arrays that are the caller's own: `tokens` [rows of this rank, T + 1] in the stored dtype, and what `want`
     names: `loss_mask` and `position_ids` [rows, T], `cu_seqlens` (shards/pieces.py). A last batch that is not full is left out.
     Context-parallel rank `cp_rank` of `cp_size` gets its part of the same rows: T / cp_size targets, and `tokens` one longer.
+    `cache` says where blocks of a store are kept on this machine, and how many bytes of them (shards/cache.py).
     `prefetch` batches are made ahead by a thread; 0 means none. Raises ShardError and CursorError before the first batch where it can.
     """
-    shards = Shards(path)
+    spread(path, dp_size)
+    shards = Shards(path, cache)
     part = slicing(shards.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
     return Stream(shards, part, open_at(shards, cursor, want), prefetch)

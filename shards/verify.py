@@ -31,7 +31,7 @@ from corpusmill.shards.layout import (
     read_manifest,
     schema,
 )
-from corpusmill.shards.plan import Component, find_plan, read_plan
+from corpusmill.shards.plan import Component, plan_on_disk, read_plan
 from corpusmill.shards.quarantine import QUARANTINE_FILE, read_quarantine
 
 
@@ -62,7 +62,7 @@ def verify(path: str | Path) -> list[Finding]:
 
     Raises ShardError only when there is no plan to go by.
     """
-    place = find_plan(path)
+    place = plan_on_disk(path)
     try:
         plan = read_plan(place)
     except ShardError as error:

@@ -75,6 +75,10 @@ class Bucket(Place):
     def name(self) -> str:
         return self.key.rpartition("/")[2]
 
+    @property
+    def parent(self) -> Bucket:
+        return Bucket(self.scheme, self.key.rpartition("/")[0])
+
     def __truediv__(self, below: str) -> Bucket:
         return Bucket(self.scheme, f"{self.key}/{below}" if below else self.key)
 

@@ -39,6 +39,11 @@ class Place:
     def suffix(self) -> str:
         return PurePosixPath(self.name).suffix
 
+    @property
+    def parent(self) -> Place:
+        """The folder or prefix that this lies in."""
+        raise NotImplementedError
+
     def __truediv__(self, below: str) -> Place:
         raise NotImplementedError
 
@@ -176,6 +181,10 @@ class Disk(Place):
     @property
     def name(self) -> str:
         return self.path.name
+
+    @property
+    def parent(self) -> Disk:
+        return Disk(self.path.parent)
 
     def __truediv__(self, below: str) -> Disk:
         return Disk(self.path / below)

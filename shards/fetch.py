@@ -1,0 +1,308 @@
+"""Where the bytes of shards come from: files of this machine, mapped; or objects of a store, by way of the node's cache (cache.py).
+
+A block of a store is one ranged GET for the whole node, whatever is read of it, in whatever order, by however many of its processes;
+an object costs each process one HEAD before its first block. Manifests and block tables are named by their hashes and come once
+a node too; plan and quarantine list may change and are read by every process that opens them. Blocks are fetched ahead by a few
+threads, in an order of each process's own, so that processes which need the same blocks divide them among themselves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import random
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import xxhash
+
+from corpusmill.pipeline.errors import CorpusmillError, ShardError
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
+    from corpusmill.shards.cache import Cache
+
+OPEN_SHARDS = 256
+"""Mapped files, or objects whose length is known; far below the 65,530 mappings that Linux grants a process."""
+
+FETCHERS, FETCHER = 4, "corpusmill-fetch"
+TRIES, LONGEST_PAUSE_S = 6, 30.0
+"""Reads of a block that a store does not give, each with the client's own 8; pauses of 1, 2, 4, ... s, random by half: some four minutes."""
+
+SPREAD_S, LONGEST_SPREAD_S = 0.005, 10.0
+"""Ranks that start together come to the store over 5 ms each: a thousand of them within 5 s."""
+
+_chance = random.Random()  # not the program's own generator, which trainers seed
+
+
+class Damaged(Exception):
+    """Bytes that are not those their hash was taken of, where asking again does not help."""
+
+
+@dataclass
+class Counts:
+    """What a process had of a store. `refetched` counts blocks that came damaged from disk or store, `uncached` those for which there was no room."""
+
+    hits: int = 0
+    fetched: int = 0
+    fetched_bytes: int = 0
+    refetched: int = 0
+    uncached: int = 0
+
+
+class Source(Protocol):
+    """How one plan's files are read. `keep` is how many blocks may be open at once; None leaves it to the reader."""
+
+    keep: int | None
+    counts: Counts
+
+    def bound(self, block_bytes: int) -> None:
+        """Told how large the largest block is, before any is read."""
+        ...
+
+    def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
+        """A whole file, the one of `digest` if there is one: what does not pass `check` is the caller's to explain."""
+        ...
+
+    def check_length(self, path: Path | Place, size_bytes: int) -> None:
+        """ShardError when the file is missing or has another length, where looking costs nothing."""
+        ...
+
+    def block(self, path: Path | Place, size_bytes: int, offset: int, length: int, xxh3: int) -> pa.Buffer:
+        """Bytes of a file of `size_bytes`, compared with their hash; Damaged when they are others."""
+        ...
+
+    def has(self, path: Path | Place, offset: int, xxh3: int) -> bool: ...
+
+    def ahead(self, jobs: Sequence[Callable[[], Any]]) -> None:
+        """Does the jobs some time soon, if that helps."""
+        ...
+
+
+class Disk:
+    """Files of this machine: each is mapped once, each block compared with its hash once."""
+
+    keep: int | None = None
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self._files: OrderedDict[str, pa.Buffer] = OrderedDict()
+        self._checked: set[tuple[str, int]] = set()
+
+    def bound(self, block_bytes: int) -> None:
+        pass
+
+    def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
+        if not Path(str(path)).stat().st_size:
+            return pa.py_buffer(b"")
+        with pa.memory_map(str(path)) as source:
+            return source.read_buffer()
+
+    def check_length(self, path: Path | Place, size_bytes: int) -> None:
+        try:
+            found = Path(str(path)).stat().st_size
+        except FileNotFoundError as error:
+            raise ShardError(f"{path} is missing; restore it or shard again") from error
+        if found != size_bytes:
+            raise ShardError(
+                f"{path} has {found} bytes, its manifest says {size_bytes}; restore it or shard again"
+            )
+
+    def block(self, path: Path | Place, size_bytes: int, offset: int, length: int, xxh3: int) -> pa.Buffer:
+        name = str(path)
+        if name not in self._files:
+            self.check_length(
+                path, size_bytes
+            )  # reading beyond the end of a mapped file would kill the process
+            with pa.memory_map(name) as source:
+                self._files[name] = source.read_buffer()
+            if len(self._files) > OPEN_SHARDS:
+                self._files.popitem(last=False)
+        part = self._files[name].slice(offset, length)
+        if (name, offset) not in self._checked:
+            if xxhash.xxh3_64_intdigest(memoryview(part)) != xxh3:
+                raise Damaged
+            self._checked.add((name, offset))
+        return part
+
+    def has(self, path: Path | Place, offset: int, xxh3: int) -> bool:
+        return True
+
+    def ahead(self, jobs: Sequence[Callable[[], Any]]) -> None:
+        pass
+
+
+class Store:
+    """Objects of a store, by way of the node's cache. Not to be used in a forked child: the store's client does not survive a fork."""
+
+    def __init__(self, cache: Cache) -> None:
+        from corpusmill.shards.cache import BlockCache
+
+        self.counts = Counts()
+        self.cache = BlockCache(cache.place(), cache.limit_bytes, self.counts)
+        self.keep: int | None = (
+            256  # a mapping of the cache costs a descriptor, and 1,024 is what processes mostly get
+        )
+        self._half = 1
+        self._process = os.getpid()
+        self._objects: OrderedDict[str, pa.NativeFile] = OrderedDict()
+        self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
+        self._threads: Threads | None = None
+
+    def bound(self, block_bytes: int) -> None:
+        """Open blocks cannot leave the cache: all of them together take half of it at most."""
+        self._half = max(1, self.cache.limit_bytes // (2 * max(1, block_bytes)))
+        self.keep = min(256, self._half)
+
+    def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
+        found = self.cache.get(f"table\0{digest}", path.read_bytes, check)
+        return pa.py_buffer(path.read_bytes()) if found is None else found
+
+    def check_length(self, path: Path | Place, size_bytes: int) -> None:
+        pass  # would be a request an object; a block that is not there is named when it is needed
+
+    def block(self, path: Path | Place, size_bytes: int, offset: int, length: int, xxh3: int) -> pa.Buffer:
+        def check(data: memoryview) -> bool:
+            return len(data) == length and xxhash.xxh3_64_intdigest(data) == xxh3
+
+        found = self.cache.get(
+            _key(path, offset, xxh3), lambda: self._range(path, size_bytes, offset, length), check
+        )
+        if found is None:
+            raise Damaged
+        return found
+
+    def has(self, path: Path | Place, offset: int, xxh3: int) -> bool:
+        return self.cache.has(_key(path, offset, xxh3))
+
+    def ahead(self, jobs: Sequence[Callable[[], Any]]) -> None:
+        if os.getpid() != self._process:
+            return
+        if self._threads is None:
+            self._threads = Threads()
+        near = jobs[: self._half]  # more would push each other out before they are used
+        self._threads.do(_chance.sample(near, len(near)))
+
+    def _range(self, path: Any, size_bytes: int, offset: int, length: int) -> bytes:
+        from corpusmill.pipeline.remote import Unreachable
+        from corpusmill.pipeline.remote_file import store_error
+
+        if os.getpid() != self._process:
+            raise ShardError(f"{path} was opened by the process that this one was forked from: open it here")
+        what, pause = f"bytes {offset} to {offset + length - 1}", 1.0
+        # A thread that reads ahead asks once: who needs the block asks again, and a program that ends waits for such threads.
+        for left in reversed(range(1 if threading.current_thread().name == FETCHER else TRIES)):
+            try:
+                data: bytes = self._object(path, size_bytes).read_at(length, offset)
+                if len(data) == length:
+                    return data
+                why = f"{len(data)} of {length} came"
+            except OSError as error:
+                failure = store_error(str(path), error)
+                if not isinstance(failure, Unreachable):
+                    raise ShardError(f"{failure}; {what} are needed") from None
+                why = str(failure)
+            self._forget(path)
+            if left:
+                time.sleep(pause * _chance.uniform(0.5, 1.5))
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        raise ShardError(
+            f"{path}: {what} cannot be had ({why}); go on from the cursor when the store answers"
+        )
+
+    def _object(self, path: Any, size_bytes: int) -> pa.NativeFile:
+        """The object, opened: one HEAD, however many threads want it."""
+        name = str(path)
+        with self._lock:
+            opening = self._opening.setdefault(name, threading.Lock())
+        with opening:
+            with self._lock:
+                if name in self._objects:
+                    self._objects.move_to_end(name)
+                    return self._objects[name]
+            opened = path.client.open_input_file(path.key)
+            if (found := opened.size()) != size_bytes:
+                raise ShardError(
+                    f"{path} has {found} bytes, its manifest says {size_bytes}; restore it or shard again"
+                )
+            with self._lock:
+                self._objects[name] = opened
+                if len(self._objects) > OPEN_SHARDS:
+                    self._opening.pop(self._objects.popitem(last=False)[0], None)
+            return opened
+
+    def _forget(self, path: Any) -> None:
+        with self._lock:
+            self._objects.pop(str(path), None)
+
+
+def _key(path: Path | Place, offset: int, xxh3: int) -> str:
+    return f"block\0{path}\0{offset}\0{xxh3:016x}"
+
+
+class Threads:
+    """A few threads that do jobs whose failure does not matter here: who needs the block asks for it again, and gets the error."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        threads = [
+            threading.Thread(target=_work, args=(self._jobs, self._stop), name=FETCHER, daemon=True)
+            for _ in range(FETCHERS)
+        ]
+        for thread in threads:
+            thread.start()
+        # Without a reference to self, so that it ends when nobody refers to it; at exit, before Arrow goes from under the threads.
+        weakref.finalize(self, _end, self._jobs, self._stop, threads)
+        atexit.register(_end, self._jobs, self._stop, threads, True)
+
+    def do(self, jobs: Sequence[Callable[[], Any]]) -> None:
+        for job in jobs:
+            self._jobs.put(job)
+
+
+def _work(jobs: queue.SimpleQueue[Callable[[], Any] | None], stop: threading.Event) -> None:
+    while (job := jobs.get()) is not None:
+        if not stop.is_set():
+            with contextlib.suppress(CorpusmillError, OSError, Damaged):
+                job()
+        del job
+
+
+def _end(
+    jobs: queue.SimpleQueue[Callable[[], Any] | None],
+    stop: threading.Event,
+    threads: list[threading.Thread],
+    wait: bool = False,
+) -> None:
+    stop.set()
+    for _ in threads:
+        jobs.put(None)
+    if wait:
+        for thread in threads:
+            thread.join()
+
+
+def source_of(path: Path | Place, cache: Cache | None) -> Source:
+    """How to read what lies around `path`."""
+    if isinstance(path, Path) or path.local:
+        return Disk()
+    from corpusmill.shards.cache import Cache
+
+    return Store(cache or Cache())
+
+
+def spread(path: object, ranks: int) -> None:
+    """Before shards of a store are opened: waits a random moment, the longer the more ranks start at once."""
+    if "://" in str(path):
+        time.sleep(_chance.uniform(0, min(LONGEST_SPREAD_S, SPREAD_S * (ranks - 1))))
