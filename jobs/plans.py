@@ -16,7 +16,7 @@ from corpusmill.shards.plan import (
     Plan,
     compile_plan,
     component_of,
-    find_plan,
+    plan_on_disk,
     read_plan,
     same_kind,
 )
@@ -37,7 +37,7 @@ def append(
     exhaust: str = "repeat",
 ) -> Plan:
     """Writes plan.json anew: as it was below `start`, with `weights` from there on. Its end stays unless `samples` gives another."""
-    place = find_plan(path)
+    place = plan_on_disk(path)
     plan = read_plan(place)
     found = [each for folder in folders for each in components(place.parent, folder)]
     first = read_manifest(place.parent / plan.components[0].folder)
@@ -95,7 +95,7 @@ def components(root: Path, given: str) -> list[Found]:
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
         return [(name if equals else manifest.name, _below(root, folder), manifest)]
-    place = find_plan(folder)
+    place = plan_on_disk(folder)
     found = []
     for component in read_plan(place).components:
         inside = place.parent / component.folder

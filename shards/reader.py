@@ -65,6 +65,14 @@ class ComponentReader:
     def shard(self, block: int) -> ShardFile:
         return self.manifest.shards[int(self.blocks["shard"][block])]
 
+    @property
+    def tokenizer(self) -> Path | Place:
+        """tokenizer.json of the component."""
+        folder, name = self.folder, self.manifest.tokenizer_file
+        while name.startswith("../"):  # objects have no folders to go up from
+            folder, name = folder.parent, name.removeprefix("../")
+        return folder / name
+
     def block_of(self, rows: Indices) -> Indices:
         """The block that holds each component-wide row."""
         return np.searchsorted(self.first_row, rows, side="right") - 1

@@ -18,7 +18,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from corpusmill.shards.layout import Manifest
 from corpusmill.shards.locate import Located, Piece, locate
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.words import Words
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place as Folder
 
 HALF_RUN = 32
 SPARE = 16
@@ -95,7 +98,7 @@ def suspects(path: str | Path | Shards, at: int, until: int | None = None) -> li
             found = seen.setdefault((sample.component, piece.document), _Seen(piece))
             found.places.append(_place(sample, piece, hidden))
             found.ids.append(row[piece.start : piece.end])
-    words = {reader.component.name: _words(reader.folder, reader.manifest) for reader in shards.components}
+    words = {reader.component.name: _words(reader.tokenizer, reader.manifest) for reader in shards.components}
     sizes = {reader.component.name: reader.manifest.vocab_size for reader in shards.components}
     rare = {key: _rare(found, sizes[key[0]]) for key, found in seen.items()}
     usual = median(rare.values())
@@ -165,9 +168,8 @@ def _is_garbled(letter: str) -> bool:
     return letter == "\N{REPLACEMENT CHARACTER}" or unicodedata.category(letter) in _NO_LETTERS
 
 
-def _words(folder: Path, manifest: Manifest) -> Words | None:
+def _words(path: Path | Folder, manifest: Manifest) -> Words | None:
     """What its tokenizer.json says; None where it is missing or of a kind that we cannot spell. Raises ShardError for another one."""
-    path = folder / manifest.tokenizer_file
     if not path.is_file():
         return None
     data = path.read_bytes()

@@ -84,7 +84,15 @@ def test_importing_shards_needs_four_distributions_and_the_standard_library() ->
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
     ours = {"corpusmill", "numpy", "pyarrow", "xxhash", "zstandard", "_xxhash", "_cffi_backend", "__main__"}
-    installers = ("_editable", "__editable", "_virtualenv", "_distutils_hack", "cython", "_cython")
+    installers = (
+        "_sysconfigdata",
+        "_editable",
+        "__editable",
+        "_virtualenv",
+        "_distutils_hack",
+        "cython",
+        "_cython",
+    )
     strangers = set(json.loads(found.stdout)) - sys.stdlib_module_names - ours
     assert not {name for name in strangers if not name.startswith(installers)}
 
