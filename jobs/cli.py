@@ -7,6 +7,7 @@ pip line when the `pipeline` extra is missing.
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import sys
@@ -16,6 +17,15 @@ from corpusmill import __version__
 from corpusmill.jobs.commands import reading, running, setup, shards, tokens
 from corpusmill.pipeline.errors import CorpusmillError
 from corpusmill.pipeline.remote import redacted
+
+STEPS = {
+    errno.ENOSPC: "make room on that disk",
+    errno.EDQUOT: "make room, or have the quota raised",
+    errno.EROFS: "mount the disk for writing",
+    errno.EMFILE: "allow a process more open files (ulimit -n)",
+    errno.ENFILE: "the machine has too many open files; close some",
+}
+"""What the user can do about an error of the system."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0 if options.command in (*reading.PIPED, *shards.PIPED) else 1
     except OSError as error:  # a full disk, a folder that may not be read or written
         where = f"{error.filename}: " if error.filename else ""
-        print(f"corpusmill: {where}{redacted(str(error.strerror or error))}", file=sys.stderr)
+        step = STEPS.get(error.errno or 0)
+        step = f": {step}, and give the same command again" if step else ""
+        print(f"corpusmill: {where}{redacted(str(error.strerror or error))}{step}", file=sys.stderr)
         return 1
 
 

@@ -247,3 +247,19 @@ def test_an_input_that_came_is_the_reason_why_documents_are_made_again(tmp_path:
     corpusmill("run", recipe, "--out", tmp_path / "out", "--input", tmp_path / "a.jsonl")
     done = corpusmill("run", recipe, "--out", tmp_path / "out", "--input", f"{tmp_path}/*.jsonl", "--update")
     assert "documents: redone" in done.stdout and "input new: b.jsonl (web)" in done.stdout
+
+
+def test_an_error_of_the_system_says_what_to_do_about_it(tmp_path: Path) -> None:
+    recipe, given = tmp_path / "recipe.yaml", tmp_path / "in.jsonl"
+    recipe.write_text(EXTRACT)
+    given.write_text('{"text": "one"}\n')
+    done = subprocess.run(
+        command("run", recipe, "--out", tmp_path / "out", "--input", given, "--workers", "1"),
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)),
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "Too many open files: allow a process more open files (ulimit -n), and give the same command again\n"
+    )

@@ -57,7 +57,7 @@ def file_limit(trial: Trial) -> None:
 
 def open_files(trial: Trial) -> None:
     """A process may have few files open; then as many as before."""
-    most = trial.dice.randint(7, 40)
+    most = trial.dice.randint(6, 20)
     code = trial.end(trial.start(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))), (0, 1))
     trial.note(f"at most {most} open files a process" + (" (was enough)" if code == 0 else ""))
 
