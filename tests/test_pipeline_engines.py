@@ -257,6 +257,19 @@ def test_unigram_vocabularies_keep_their_special_entries_out_of_reach() -> None:
     assert tokenizer.encode(["a</s> a", "<unk>"])[0].tolist() == [3, 4, 5, 6, 7, 2, 4, 0, 7]
 
 
+def test_gaps_between_special_ids_keep_no_engine_away(trained: Tokenizer, tmp_path: Path) -> None:
+    settings = json.loads(trained.reference.content)
+    settings["model"]["vocab"] |= {"<end>": 5000, "<other>": 7000}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    settings["added_tokens"] += [
+        {"id": 5000, "content": "<end>", **flags},
+        {"id": 7000, "content": "<other>", **flags},
+    ]
+    tokenizer = Tokenizer(json.dumps(settings).encode(), "<end>")
+    assert (tokenizer.eos, tokenizer.vocab_size) == (5000, 7001)
+    assert fast_engine(tokenizer, place_of(tmp_path)) is not None
+
+
 def never_repeating(size: int, seed: int) -> list[str]:
     draw = random.Random(seed)
     words = (draw.getrandbits(47) for _ in range(size // 10))

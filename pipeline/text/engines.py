@@ -108,7 +108,7 @@ class Fast:
         one_thread()
         self.name = fast_name()
         self.rebuilt = 0
-        self._content = content.decode()
+        self._content = without_last_specials(content).decode()
         self._load()
 
     def _load(self) -> None:
@@ -182,6 +182,25 @@ def out_of_reach(content: bytes, settings: dict[str, Any]) -> bytes:
         {**settings, "model": {**model, "vocab": vocab}, "added_tokens": others, "post_processor": None},
         ensure_ascii=False,
     ).encode()
+
+
+def without_last_specials(content: bytes) -> bytes:
+    """tokenizer.json without the special tokens that stand behind all others: text has none, and between them ids may be missing.
+
+    An engine may want ids without gaps.
+    """
+    settings = json.loads(content)
+    vocab = settings["model"].get("vocab")
+    added = settings.get("added_tokens", [])
+    if settings["model"]["type"] != "BPE" or settings["model"].get("unk_token") is not None:
+        return content
+    special = {token["content"] for token in added if token["special"]}
+    others = [number for piece, number in vocab.items() if piece not in special]
+    others += [token["id"] for token in added if not token["special"]]
+    last = max(others, default=-1)
+    settings["model"]["vocab"] = {p: n for p, n in vocab.items() if n <= last}
+    settings["added_tokens"] = [token for token in added if token["id"] <= last]
+    return json.dumps({**settings, "post_processor": None}, ensure_ascii=False).encode()
 
 
 def _blanks_are_marks(settings: dict[str, Any]) -> bool:
