@@ -11,7 +11,16 @@ from pathlib import Path
 from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards.plan import plan_on_disk
-from corpusmill.shards.quarantine import QUARANTINE_FILE, Entry, Hidden, Lift, Quarantine, Span, check_entries
+from corpusmill.shards.quarantine import (
+    QUARANTINE_FILE,
+    Entry,
+    Hidden,
+    Lift,
+    Quarantine,
+    Span,
+    check_entries,
+    read_quarantine,
+)
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.sidecar import Wanted
 from corpusmill.shards.where import Document, documents
@@ -95,6 +104,9 @@ def _added(shards: Shards, entries: Sequence[Entry | Lift]) -> Quarantine:
     grown = Quarantine((*shards.quarantine.entries, *entries))
     path = plan_on_disk(shards.path).parent / QUARANTINE_FILE
     check_entries(grown, shards.plan, str(path))
+    # Finding a document can take minutes.
+    if read_quarantine(path.parent, shards.plan).id != shards.quarantine.id:
+        raise ShardError(f"{path} was changed meanwhile by somebody else: run the same command again")
     put(path, grown.encode())
     return grown
 

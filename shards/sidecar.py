@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from corpusmill.pipeline.engine.store import hash_bytes
@@ -93,6 +92,8 @@ class Wanted:
 
     def matches(self, table: pa.Table) -> Any:
         """Which rows are meant. A file may be named by the end of its path; the offset may lie anywhere in the record."""
+        import pyarrow.compute as pc  # brings pydoc along, which a stream has no use for
+
         if self.warc is None:
             value = bytes.fromhex(self.id) if self.id is not None else self.url
             found = pc.equal(table.column(0), pa.scalar(value, table.schema.field(0).type))

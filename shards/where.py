@@ -1,7 +1,7 @@
 """From a document to every sample of a plan that holds a piece of it: the inverse of locate.
 
-The document is found in the sidecars, its rows in its shard, and then each of its times by the inverse of the order: an epoch costs
-a row the same wherever the row comes (0.5 ms), so that a takedown is answered for a plan of 10^12 samples.
+The document is found in the sidecars, which are read whole, its rows in its shard, and then each of its times by the inverse of the
+order, which costs the same wherever it comes: 0.1 to 1.5 ms with 3 components of 2 million blocks, around sample 10^12 as well.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from shard_samples import EOS, Sample, documents, small_shards, write_shards
 
 from corpusmill.pipeline.errors import CursorError, ShardError
-from corpusmill.shards import Cursor, locate, stream, verify
+from corpusmill.shards import Cursor, hide, locate, stream, verify
 from corpusmill.shards.hide import hide_document, hide_samples, lift
 from corpusmill.shards.locate import Located
 from corpusmill.shards.plan import PPB, Phase
@@ -335,6 +336,22 @@ def test_a_list_for_other_shards_is_refused(shards: Path, tmp_path: Path) -> Non
     shutil.copy(tmp_path / "other" / QUARANTINE_FILE, shards)
     with pytest.raises(ShardError, match="made for other shards of web"):
         stream(shards, 8, want=MASK)
+
+
+def test_two_that_add_at_once_do_not_lose_an_entry(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second finds the list changed between its reading and its writing."""
+    find = hide.documents
+
+    def slow(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        hide_document(shards, Wanted(url=URLS[1]), 5, "first")
+        return find(*arguments)
+
+    monkeypatch.setattr(hide, "documents", slow)
+    with pytest.raises(ShardError, match="changed meanwhile"):
+        hide_document(shards, Wanted(url=URLS[0]), 5, "second")
+    hide_document(shards, Wanted(url=URLS[0]), 5, "second, again")
+    assert [entry.reason for entry in Shards(shards).quarantine.entries] == ["first", "second, again"]
 
 
 def test_what_cannot_be_added_is_refused_and_leaves_the_list_as_it_was(shards: Path) -> None:
