@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.audit import AUDIT
 from corpusmill.shards.kept_out import KEPT_OUT_FILE
+from corpusmill.shards.plan import plan_on_disk, read_plan
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Sidecar
 from corpusmill.shards.words import Words
@@ -57,7 +58,8 @@ def audited(path: str | Path, worst: int = 3) -> list[Audited]:
 
 def kept_out(path: str | Path) -> pa.Table:
     """What the audit kept out of the shards of the plan at `path`, all runs together (shards/kept_out.py); None is an empty table."""
-    found = {reader.folder for reader in Shards(path).components}
+    place = plan_on_disk(path)
+    found = {place.parent / component.folder for component in read_plan(place).components}
     files = sorted(
         {folder.parent / KEPT_OUT_FILE for folder in found} | {f.parent.parent / KEPT_OUT_FILE for f in found}
     )
