@@ -61,7 +61,9 @@ def kept_out(path: str | Path) -> pa.Table:
     place = plan_on_disk(path)
     found = {place.parent / component.folder for component in read_plan(place).components}
     files = sorted(
-        {folder.parent / KEPT_OUT_FILE for folder in found} | {f.parent.parent / KEPT_OUT_FILE for f in found}
+        {folder.parent / KEPT_OUT_FILE for folder in found}
+        | {f.parent.parent / KEPT_OUT_FILE for f in found},
+        key=str,
     )
     tables = [pq.read_table(file, partitioning=None) for file in files if file.is_file()]
     return pa.concat_tables(tables) if tables else pa.table({"reason": pa.array([], pa.string())})

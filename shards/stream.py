@@ -47,10 +47,13 @@ class Slicing:
 
     def batch(self, shards: Shards, start: int) -> Batch:
         """This rank's slice of the global batch that begins at sample `start`."""
-        shards.expect(start)
         rows = self.batch_size // self.dp_size
-        first = start + self.dp_rank * rows
-        samples = shards.order.samples(first, first + rows)
+        shards.expect(start)
+        return self.rows(shards, start + self.dp_rank * rows, rows)
+
+    def rows(self, shards: Shards, first: int, count: int) -> Batch:
+        """`count` samples from `first` on, with what is wanted of them."""
+        samples = shards.order.samples(first, first + count)
         batch: Batch = {"tokens": shards.tokens(samples)}
         if self.want:
             pieces = shards.pieces(samples)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -21,8 +21,12 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.ahead import Batch
 from corpusmill.shards.cursor import Cursor, open_at
+from corpusmill.shards.fetch import spread
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.stream import Stream, slicing
+
+if TYPE_CHECKING:
+    from corpusmill.shards.cache import Cache
 
 Tensors = dict[str, torch.Tensor]
 
@@ -45,9 +49,12 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
         prefetch: int = 2,
         cp_rank: int = 0,
         cp_size: int = 1,
+        cache: Cache | None = None,
     ) -> None:
         super().__init__()
-        shards = Shards(path)
+        spread(path, dp_size)
+        shards = Shards(path, cache)
+        self._cache = cache
         self.path, self.plan = shards.path, shards.plan
         self._quarantine = shards.quarantine.id
         self.prefetch = prefetch
@@ -95,7 +102,7 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
 
     def _open(self) -> Shards:
         """The shards again, where they are read; refused when the list has changed meanwhile, for the state names the old one."""
-        shards = Shards(self.path)
+        shards = Shards(self.path, self._cache)
         if (shards.plan.id, shards.quarantine.id) != (self.plan.id, self._quarantine):
             raise CursorError(
                 f"plan or quarantine list in {self.path.parent} changed since this dataset was made: make it again from its state_dict"
@@ -117,6 +124,14 @@ class StreamLoader(DataLoader):  # type: ignore[misc]  # torch is not followed b
             raise CursorError(
                 "persistent workers keep the place of the first iteration: leave persistent_workers out"
             )
+        if num_workers and not isinstance(dataset.path, Path):
+            # A store's client does not survive a fork, which is torch's own choice on Linux.
+            options.setdefault("multiprocessing_context", "spawn")
+            if options["multiprocessing_context"] == "fork":
+                raise CursorError(
+                    'workers that read a store cannot be forked: leave multiprocessing_context out, or pass "spawn"'
+                )
+        options.setdefault("pin_memory", torch.cuda.is_available())
         super().__init__(dataset, batch_size=None, num_workers=num_workers, **options)
 
     def __iter__(self) -> Iterator[Tensors]:
@@ -147,11 +162,15 @@ def stream_loader(
     num_workers: int = 0,
     cp_rank: int = 0,
     cp_size: int = 1,
+    cache: Cache | None = None,
     **options: Any,
 ) -> StreamLoader:
-    """A loader with `state_dict` and `load_state_dict`; `options` go to torch's DataLoader (`pin_memory`, `prefetch_factor`, ...)."""
+    """A loader with `state_dict` and `load_state_dict`; `options` go to torch's DataLoader (`prefetch_factor`, ...).
+
+    Batches are in pinned memory where there is a GPU, unless `pin_memory=False`.
+    """
     dataset = StreamDataset(
-        path, batch_size, dp_rank, dp_size, cursor, want=want, cp_rank=cp_rank, cp_size=cp_size
+        path, batch_size, dp_rank, dp_size, cursor, want=want, cp_rank=cp_rank, cp_size=cp_size, cache=cache
     )
     return StreamLoader(dataset, num_workers, **options)
 

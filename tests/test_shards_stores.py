@@ -16,7 +16,7 @@ from faulty_proxy import Faults, Proxy, faulty_proxy
 from s3_server import Bucket
 from shard_samples import small_shards
 
-from corpusmill.pipeline.errors import ShardError
+from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards import locate, stream
 from corpusmill.shards.cache import Cache
 from corpusmill.shards.reader import Shards
@@ -305,3 +305,17 @@ def test_a_program_that_ends_while_blocks_are_on_their_way_ends(
     subprocess.run(
         [sys.executable, "-c", code, store[0].url("shards"), str(tmp_path)], check=True, timeout=60
     )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torch_reads_a_store_in_this_process_and_in_workers_that_are_not_forked(
+    store: tuple[Bucket, Proxy], straight: np.ndarray, tmp_path: Path, workers: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    from corpusmill.shards.torch import stream_loader
+
+    url = store[0].url("shards")
+    loader = stream_loader(url, 60, num_workers=workers, cache=Cache(tmp_path))
+    assert np.array_equal(torch.cat([batch["tokens"] for batch in loader]).numpy(), straight)
+    with pytest.raises(CursorError, match="cannot be forked"):
+        stream_loader(url, 60, num_workers=1, cache=Cache(tmp_path), multiprocessing_context="fork")
