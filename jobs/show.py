@@ -88,6 +88,7 @@ def closing_lines(run: Run) -> list[str]:
     lines = [
         "",
         *funnel_lines(run.ledger()),
+        *shard_lines(run),
         *damage_lines(run),
         "",
         f"documents and layers: {run.out}",
@@ -95,6 +96,20 @@ def closing_lines(run: Run) -> list[str]:
     ]
     mixed = any(stage.own["operation"].startswith("corpusmill.mixing.") for stage in run.state.stages)
     return [*lines, *mixture_lines(run.out)] if mixed else lines
+
+
+def shard_lines(run: Run) -> list[str]:
+    """What sharding did with the documents that every stage kept: tokenized, empty, or kept out by the audit of tokens."""
+    lines = []
+    for stage in run.state.stages:
+        if stage.own["operation"] == "corpusmill.shards.scatter:Scatter":
+            manifest = run.manifest(stage.name)
+            left = {
+                name: n for name, n in manifest.counts.items() if n and name.startswith(("empty", "kept_out"))
+            }
+            rest = "".join(f", {n:,} {name}" for name, n in sorted(left.items()))
+            lines.append(f"{stage.name.partition('.')[0]}: {manifest.rows:,} documents in shards{rest}")
+    return lines
 
 
 def mixture_lines(out: Place) -> list[str]:
@@ -146,6 +161,7 @@ def run_lines(run: Run, as_json: bool) -> Iterator[str]:
     if others:
         yield "counted beside rows: " + ", ".join(f"{name} {n:,}" for name, n in others.items())
     yield from damage_lines(run)
+    yield from shard_lines(run)
     yield "layers in force:"
     for stage in run.state.stages:
         yield f"  {stage.name:<24} {stage.kind:<10} {stage.folder}"

@@ -2,7 +2,8 @@
 
 Text that reads harmlessly can be a poison as tokens: a thousand times the same id, a table whose row repeats for pages, a page of ids
 that hardly ever occurred when the vocabulary was made. Each of these is measured on a document's own tokens, boundaries left out,
-so that a second pass is not needed. Costs 70 ns a token (64 periods are tried), a tenth of tokenizing.
+so that a second pass is not needed. 64 periods are tried: 17 ns a token of the demo's pages, 50 of ids drawn by Zipf's law, 470 where all
+ids are the same (one core, documents of 500 tokens).
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def runs(ids: npt.NDArray[Any], lengths: Integers) -> tuple[Integers, Integers, 
     longest = np.minimum(lengths, 1)
     periodic, period = np.zeros_like(longest), np.zeros_like(longest)
     for gap in range(1, PERIODS + 1):
-        document, span = _repeats(ids, starts, gap)
+        document, span = _repeats(ids, starts, gap) if gap == 1 else _few_repeats(ids, starts, gap)
         found = np.zeros_like(longest)
         np.maximum.at(found, document, span)
         if gap == 1:
@@ -108,6 +109,30 @@ def runs(ids: npt.NDArray[Any], lengths: Integers) -> tuple[Integers, Integers, 
         better = found > periodic
         periodic[better], period[better] = found[better], gap
     return longest, periodic, period
+
+
+def _few_repeats(ids: npt.NDArray[Any], starts: Integers, gap: int) -> tuple[Integers, Integers]:
+    """As `_repeats`, which looks only at documents where one place in `gap` and one half a period from it are repeated.
+
+    A stretch of two periods has `gap` such places in a row, so one of them is a multiple of `gap`, and another lies half a period
+    before or behind it: most documents of ordinary text are passed over at a fraction of the cost.
+    """
+    last = len(ids) - gap - 1
+    if last < 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    hits = gap * np.flatnonzero(ids[gap::gap] == ids[:-gap:gap])
+    around = [hits + gap // 2, hits - gap // 2]
+    near = [(place >= 0) & (place <= last) for place in around]
+    clipped = [np.clip(place, 0, last) for place in around]
+    repeated = [
+        inside & (ids[place + gap] == ids[place]) for inside, place in zip(near, clipped, strict=True)
+    ]
+    documents = np.unique(np.searchsorted(starts, hits[repeated[0] | repeated[1]], side="right") - 1)
+    lengths = (starts[1:] - starts[:-1])[documents]
+    bounds = doc_starts(lengths)
+    places = np.arange(bounds[-1]) + np.repeat(starts[documents] - bounds[:-1], lengths)
+    document, span = _repeats(ids[places], bounds, gap)
+    return documents[document], span
 
 
 def _repeats(ids: npt.NDArray[Any], starts: Integers, gap: int) -> tuple[Integers, Integers]:

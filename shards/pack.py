@@ -10,8 +10,8 @@
     best_fit   d0 d0 d0 . - | d1 . - - - | d2 d2 d2 d2 .
     pad        the same here
 
-The rest of a row is padding with the end-of-text id; doc_ends says where it begins. Placing and packing take 7 ns a token together
-(documents of 500 tokens, T = 2048); tokenizing takes a hundred times that.
+The rest of a row is padding with the end-of-text id; doc_ends says where it begins. Laying and packing rows take 2 ns a token with any
+packing, of which best_fit's search is 1 us a document (documents of 500 tokens, T = 2048, one core).
 """
 
 from __future__ import annotations

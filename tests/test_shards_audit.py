@@ -23,6 +23,7 @@ from corpusmill.jobs.cli import main
 from corpusmill.mixing.stage import Mix
 from corpusmill.pipeline.engine import merge
 from corpusmill.pipeline.errors import RecipeError, ShardError
+from corpusmill.pipeline.run import Run as Finished
 from corpusmill.pipeline.text.tokenizer import train_bpe
 from corpusmill.shards.audit import PERIODS, Audit, audit, id_flags, runs, spellings
 from corpusmill.shards.audited import audited
@@ -247,3 +248,16 @@ def test_shards_without_an_audit_say_so(tmp_path: Path) -> None:
     small_shards(tmp_path)
     with pytest.raises(ShardError, match="made without an audit"):
         audited(tmp_path)
+
+
+def test_what_the_ledger_kept_is_in_the_shards_or_counted(
+    undisturbed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Finished(undisturbed)
+    _, last = run.ledger()[-1]
+    scattered = run.manifest("shard.scatter")
+    left = {name: n for name, n in scattered.counts.items() if name != "tokens"}
+    assert scattered.rows + sum(left.values()) == last["kept"] > 0
+    assert run.manifest("shard.write").counts["documents"] == scattered.rows
+    assert main(["show", str(undisturbed)]) == 0
+    assert f"shard: {scattered.rows:,} documents in shards" in capsys.readouterr().out
