@@ -69,6 +69,7 @@ def candidates_of(io: TaskIO, part: int, shared: Shared, layout: Layout, followe
 class BandScatter(SetOperation):
     """Band keys of all candidates with what orders survivors, a slice a key bucket."""
 
+    version: ClassVar[int] = 2  # 2: results say how many slices a file has
     temporary: ClassVar[bool] = True
     rate: ClassVar[float] = 2e5  # rows
     shared: Shared

@@ -55,6 +55,7 @@ Index = npt.NDArray[np.int64]
 class ShingleScatter(SetOperation):
     """Sets of shingles of candidates, one file a partition, a slice a pair bucket."""
 
+    version: ClassVar[int] = 2  # 2: results say how many slices a file has
     temporary: ClassVar[bool] = True
     rate: ClassVar[float] = 1e5  # rows
     shared: Shared

@@ -314,7 +314,7 @@ class Driver:
         if self.manifests[stage.name].content != content:
             folder = self.out / self.folders[stage.name]
             raise RunError(
-                f"stage {stage.name} gave other results when it was made again: {folder} may be damaged; delete it and run again"
+                f"stage {stage.name} gave other results when it was made again: {folder} may be damaged, or of a corpusmill under development; delete it and run again"
             )
 
     def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> Packed:
