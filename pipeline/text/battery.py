@@ -2,7 +2,7 @@
 
 Equality on thousands of ordinary documents says little: engines that agreed on all of those differed on strings of rare and
 unassigned characters beside an apostrophe, a line end or a run of blanks. So there are `strings`, some 900 odd ones, and `pages`,
-2 MB of words, markup and code in many scripts; both are the same everywhere. 2 to 3 CPU seconds a vocabulary, nearly all the reference's.
+2 MB of words, markup and code in many scripts; both are the same everywhere. 1.5 to 2 CPU seconds a vocabulary, nearly all the reference's.
 """
 
 # ruff: noqa: RUF001  (letters that look like others are what is tested)

@@ -2,7 +2,7 @@
 
 What was found stands in OUT/metrics/tokenizers, apart from the data, so that workers of one run share it and a run that goes on
 keeps to it: `<key>/passed` from the battery, `<key>/off` with the reason why the reference does all. The key names the vocabulary,
-both libraries with their versions, and the kind of machine. A battery costs 2 to 3 CPU seconds, once a run.
+both libraries with their versions, and the kind of machine. A battery costs 1.5 to 2 CPU seconds, once a run.
 """
 
 from __future__ import annotations
