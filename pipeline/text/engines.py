@@ -3,7 +3,8 @@
 An engine is used for a vocabulary after it has passed the battery (battery.py) on that very vocabulary, and is watched while it
 works (checked.py). Neither reads a special token from text: `<|endoftext|>` on a page is letters.
 
-`Fast` remembers words it has seen, 8 bytes a byte of text that never repeats; it is made anew when that passes FAST_GROWTH.
+`Fast` remembers words it has seen; it is made anew when it has grown by FAST_GROWTH. fastokens 0.3.5 stops before: a process held
+443 MiB after 75 and after 150 MB of words that never repeat, both engines and cl100k's vocabulary included.
 """
 
 from __future__ import annotations
