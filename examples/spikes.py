@@ -25,18 +25,21 @@ class Spikes:
         self.last: deque[list[float]] = deque(maxlen=window)
 
     def bounds(self) -> list[float]:
-        """Of loss and gradient norm: median + `sigmas` robust standard deviations, each a hundredth of the median at least."""
+        """Of loss and gradient norm: median + `sigmas` robust standard deviations, of the median a hundredth or a quarter at least.
+
+        A norm may double within some steps when a small model finds something out; a poison makes it leap further.
+        """
         if len(self.last) < self.at_least:
             return [math.inf, math.inf]
         losses, norms = zip(*self.last, strict=True)
-        return [above(losses, self.sigmas), above(norms, self.sigmas)]
+        return [above(losses, self.sigmas), above(norms, self.sigmas, least=0.25)]
 
 
-def above(values: Sequence[float], sigmas: float) -> float:
+def above(values: Sequence[float], sigmas: float, least: float = 0.01) -> float:
     """A bound that a few outliers among `values` do not move: 1.4826 median deviations are a normal law's standard deviation."""
     middle = median(values)
     spread = 1.4826 * median(abs(value - middle) for value in values)
-    return middle + sigmas * max(spread, 0.01 * middle)
+    return middle + sigmas * max(spread, least * middle)
 
 
 @dataclass

@@ -191,7 +191,7 @@ def until_spike(
         run.optimizer.zero_grad()
         loss.backward()
         norm = float(nn.utils.clip_grad_norm_(run.model.parameters(), options.clip))
-        total = torch.tensor([float(loss) / ranks], dtype=torch.float64)
+        total = torch.tensor([loss.item() / ranks], dtype=torch.float64)
         dist.all_reduce(total)
         found, bounds = [float(total), norm], run.spikes.bounds()
         if not all(value <= bound for value, bound in zip(found, bounds, strict=True)):  # NaN is none, too

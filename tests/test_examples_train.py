@@ -61,7 +61,7 @@ def killed_often(data: Path, to: Path, ranks: int, total: int, kills: int, seed:
     done = 0
     while done < kills:
         begun = max((line["step"] for line in lines(to / "log.jsonl") if "next" in line), default=0)
-        if not killed_at(min(total - 1, max(1, begun + random_.randint(-4, 3))), data, to, ranks, *options):
+        if not killed_at(min(total - 1, max(1, begun + random_.randint(0, 8))), data, to, ranks, *options):
             break
         done += 1
     train(data, to, ranks, *options)
@@ -90,6 +90,7 @@ def test_a_killed_run_ends_with_the_weights_and_losses_of_an_unbroken_one(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("ranks", "kills"), [(1, 20), (2, 6)])
 def test_many_kills_at_random_steps_leave_no_trace(
     shards: Path, tmp_path: Path, ranks: int, kills: int
@@ -141,6 +142,7 @@ def test_a_planted_document_is_found_by_its_spike_quarantined_and_done_without(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_kills_around_a_spike_change_nothing(tmp_path: Path) -> None:
     options = ("--steps", "130", "--lr", "0.01")
     found: dict[str, Any] = {}
