@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from corpusmill.pipeline.engine.place import Place, place_of
-from corpusmill.pipeline.engine.state import RUN
+from corpusmill.pipeline.engine.state import RECIPE, RUN
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.registry import suggestion
 
@@ -94,6 +94,8 @@ def closing_lines(run: Run) -> list[str]:
         f"documents and layers: {run.out}",
         f"look: corpusmill show {run.out} --which dropped --columns url,stage,reason",
     ]
+    if any(name.startswith("failed.") for _, counts in run.ledger() for name in counts):
+        lines.append(f"failed rows: corpusmill show {run.out} --failed")
     mixed = any(stage.own["operation"].startswith("corpusmill.mixing.") for stage in run.state.stages)
     return [*lines, *mixture_lines(run.out)] if mixed else lines
 
@@ -294,6 +296,8 @@ def stream_lines(path: Place) -> Iterator[str]:
         if place.is_file():
             yield json.dumps(json.loads(place.read_text(encoding="utf-8")), indent=1)
             return
+    if (path / RECIPE).is_file():
+        raise InputError(f"{path}: no stage of this run is done yet; run the same command again to go on")
     raise InputError(
         f"{path}: nothing to show; name a run's folder, a .parquet or .arrow file, plan.json or a cursor"
     )

@@ -102,6 +102,7 @@ def test_a_few_failed_rows_of_a_small_input_warn(tmp_path: Path) -> None:
     recipe = write(tmp_path, "recipe.yaml", "stages: [extract: {}]")
     said = corpusmill("run", recipe, "--out", tmp_path / "out", *given).stderr
     assert "50 of 999 rows failed" in said
+    assert "the run goes on" in said and "mend the cause" not in said
 
 
 def test_a_stage_is_stopped_in_its_middle(tmp_path: Path) -> None:

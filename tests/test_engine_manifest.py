@@ -1,6 +1,7 @@
 """Commits, manifests, whole-object puts and input files."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -168,6 +169,8 @@ def test_wrong_inputs_are_named(tmp_path: Path) -> None:
         find_inputs([])
     with pytest.raises(InputError, match="no file matches"):
         find_inputs([Input(f"{tmp_path}/*.warc.gz")])
+    with pytest.raises(InputError, match=rf"below {re.escape(str(Path.cwd()))}, where the command was given"):
+        find_inputs([Input("nowhere/*.warc.gz")])
     with pytest.raises(InputError, match="cannot read"):
         find_inputs([Input(f"{tmp_path}/missing.warc.gz")])
     with pytest.raises(InputError, match="is a folder"):

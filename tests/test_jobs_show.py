@@ -74,3 +74,24 @@ def test_a_run_ends_by_naming_what_it_could_not_read(out: Path, capsys: pytest.C
     run = ["run", f"{folder}/r.yaml", "--out", str(out)]
     assert main([*run, "--input", f"{folder}/pages.jsonl", "--input", f"{folder}/*.arc"]) == 0
     assert "old.arc: refused, arc files are not read" in capsys.readouterr().out
+
+
+def test_a_run_with_failed_rows_ends_with_the_command_that_lists_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pages.jsonl").write_text('{"text": "one"}\n{"text": \n')
+    (tmp_path / "r.yaml").write_text("stages: [extract: {}]")
+    out = f"{tmp_path}/out"
+    assert main(["run", f"{tmp_path}/r.yaml", "--out", out, "--input", f"{tmp_path}/pages.jsonl"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("failed rows: ")]
+    assert line == f"failed rows: corpusmill show {out} --failed"
+    assert main(line.removeprefix("failed rows: corpusmill ").split()) == 0
+    assert "unparsable" in capsys.readouterr().out
+
+
+def test_a_run_that_was_stopped_in_its_first_stage_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "recipe.yaml").write_text("stages: [extract: {}]")
+    assert main(["show", str(tmp_path)]) == 2
+    assert "no stage of this run is done yet" in capsys.readouterr().err

@@ -54,8 +54,8 @@ class Errors:
     def over(self, least: int = 1) -> bool:
         return self.rows >= least and self.failed.total() > self.limit * self.rows
 
-    def message(self, files: Files) -> str:
-        """Share, worst reason, some of the rows, and the next step."""
+    def message(self, files: Files, stops: bool = True) -> str:
+        """Share, worst reason, some of the rows, and the next step, which a run that goes on does not need."""
         worst = max(self.failed, key=lambda reason: (self.failed[reason], reason))
         head = (
             f"{self.stage}: {self.failed.total():,} of {self.rows:,} rows failed ({self.failed.total() / self.rows:.2%}), more than "
@@ -66,6 +66,8 @@ class Errors:
         step = (
             "mend the cause, or raise max_error_rate of this stage in the recipe: the same command then goes on from here "
             "(`corpusmill show OUT --failed` lists the failed rows of finished stages)"
+            if stops
+            else f"the run goes on: of fewer than {LEAST_ROWS:,} rows this share says little; `corpusmill show OUT --failed` lists them"
         )
         return "\n".join([head, *examples, step])
 
@@ -193,7 +195,8 @@ class Watch:
         results, errors = self.manifests[stage.name].results, self.errors(stage)
         self.add(stage, results.values(), errors)
         if errors.over():
-            self._stop_or_warn(errors.message(self.reader(stage)), errors.rows >= LEAST_ROWS)
+            stops = errors.rows >= LEAST_ROWS
+            self._stop_or_warn(errors.message(self.reader(stage), stops), stops)
         if isinstance(stage.operation, Judge):
             drop = excessive_drop(stage.operation, results, self.recipe.max_drop)
             if drop is not None:

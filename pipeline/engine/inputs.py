@@ -140,7 +140,8 @@ def _local(pattern: str, out: Path | str | None) -> list[str]:
         if paths:
             return sorted(paths)
         if not Path(pattern).exists():
-            raise InputError(f"no file matches {pattern}")
+            below = "" if Path(pattern).is_absolute() else f" below {Path.cwd()}, where the command was given"
+            raise InputError(f"no file matches {pattern}{below}; name others with --input [SOURCE=]PATH")
     if Path(pattern).is_dir():
         raise InputError(f"{pattern} is a folder: name files, for example {pattern.rstrip('/')}/*")
     if Path(pattern).exists() and not Path(pattern).is_file():

@@ -8,6 +8,7 @@ its tasks would succeed and be wrong.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import socket
 import time
@@ -72,7 +73,7 @@ def connect(address: str, workers: int | None = None) -> Any:
             return ray
         except ConnectionError as error:
             raise RunError(
-                f"no Ray cluster at {address!r}: {error}; start one with `ray start --head`, or give its address"
+                f"no Ray cluster at {address!r}: {error}; start one with `ray start --head`, or give its address{_token_step()}"
             ) from None
         except Exception as error:
             if attempt == START_TRIES or address != "local":
@@ -82,6 +83,13 @@ def connect(address: str, workers: int | None = None) -> Any:
             ray.shutdown()
             time.sleep(2 * attempt)
     raise AssertionError
+
+
+def _token_step() -> str:
+    """`ray start` asks for a token unless told otherwise, `ray.init` sends one only when told to, and says no more than that it failed."""
+    if os.environ.get("RAY_AUTH_MODE", "").lower() == "token":
+        return "; if it answers, it has another token: see RAY_AUTH_TOKEN_PATH"
+    return "; a cluster with a token, as `ray start` makes one, needs RAY_AUTH_MODE=token here too"
 
 
 def need_answer(address: str) -> None:
