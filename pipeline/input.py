@@ -17,8 +17,8 @@ CRAWL = re.compile(r"CC-MAIN-\d{4}-\d{2}")
 class Input:
     """Exactly one of `path`, `paths_file` and `crawl`.
 
-    `path`: a file here, `s3://`, `gs://` or `https://`; all but the last may hold wildcards (`*`, `?`, `[]`, `**`). What stands before the
-    first wildcard is the fixed prefix: ids are made of the path below it.
+    `path`: a file here (relative to the folder of the call, not of the recipe), `s3://`, `gs://` or `https://`; all but the last may hold
+    wildcards (`*`, `?`, `[]`, `**`). What stands before the first wildcard is the fixed prefix: ids are made of the path below it.
     `paths_file`: a list of paths, one a line, plain or gzip, here or at an address; they, and so the ids, are relative to `base`.
     `crawl`: a crawl of Common Crawl, by its list of WARC (or WET: `kind`) files below `base`, which a mirror may stand in for.
     `base` is by default https://data.commoncrawl.org/. `take`: only so many of the files, by the hash of their relative paths: those of
