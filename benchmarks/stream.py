@@ -1,0 +1,293 @@
+"""The stream against its peers, in one process and in turns: ratios of CPU time, tokens only, page cache warm; and what a start costs.
+
+    python benchmarks/stream.py [--quick]
+
+Rows of 2,049 16-bit ids. `vs_memmap` says how many samples a CPU second the stream gives for each that `np.memmap[rows]` gives with
+batches of 8 rows, without a thread as its peers; `vs_<peer>` the same for each sample of the peer, shuffled, in one process without
+workers. `start_ms` is wall time from `stream(...)` with a cursor at half of so many samples to the first batch: a table of blocks that
+points at a few real ones again and again stands for the rest. The last line is one JSON object; a peer that is not installed is null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import json
+import logging
+import os
+import statistics
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from corpusmill.shards import Cursor, stream
+from corpusmill.shards.layout import (
+    BLOCKS_FILE,
+    MANIFEST,
+    PLAN_FILE,
+    Manifest,
+    ShardFile,
+    block_table,
+    encode_blocks,
+    rows_per_block,
+    schema,
+)
+from corpusmill.shards.plan import PPB, Phase, compile_plan
+
+LENGTH, SMALL, LARGE = 2048, 8, 512
+WIDTH = LENGTH + 1
+BLOCK_BYTES = 16 << 20
+
+Step = Callable[[int], None]
+"""Reads so many samples."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="under a minute")
+    quick = parser.parse_args().quick
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        rows = np.random.default_rng(1).integers(0, 50_000, (20_000 if quick else 60_000, WIDTH), np.uint16)
+        shards = write(Path("shards"), rows)
+        rates = speeds(rows, Path("shards"), 4_000 if quick else 16_000, 5 if quick else 9)
+        starts = {n: start_ms(Path("starts"), shards, n) for n in (10**6, 10**7, 10**8, 10**9)}
+    for name, rate in rates.items():
+        print(f"{name}: {rate and round(rate)} samples a CPU second")
+    ours, plain = rates["stream_8"], rates["memmap_8"]
+    assert ours and plain
+    ratios: dict[str, float | None] = {"vs_memmap": ours / plain}
+    for name in ("stream_8_thread", "stream_512", "stream_512_thread"):
+        base, rate = rates["memmap_512" if "512" in name else "memmap_8"], rates[name]
+        assert base and rate
+        ratios[f"vs_memmap_{name.removeprefix('stream_')}"] = rate / base
+    for peer in ("mosaicml", "litdata", "grain_memmap"):
+        rate = rates[peer]
+        ratios[f"vs_{peer}"] = rate and ours / rate
+    result = {
+        "benchmark": "stream",
+        "ratios": {name: value and round(value, 2) for name, value in ratios.items()},
+        "start_ms": {f"{n:.0e}": round(ms, 1) for n, ms in starts.items()},
+        "checks": {"first_batch_under_50_ms": max(starts.values()) < 50},
+    }
+    print(json.dumps(result), flush=True)
+
+
+def write(root: Path, rows: np.ndarray) -> Manifest:
+    """One component of two shards and a plan without an end."""
+    folder = root / "only"
+    folder.mkdir(parents=True)
+    kind, per = schema(LENGTH, "uint16"), rows_per_block(LENGTH, "uint16", BLOCK_BYTES)
+    tables, files, first = [], [], 0
+    for number, part in enumerate(np.array_split(rows, 2)):
+        path = folder / f"part-{number:05d}.arrow"
+        with pa.ipc.new_file(str(path), kind) as writer:
+            for at in range(0, len(part), per):
+                writer.write_batch(batch_of(part[at : at + per], kind))
+        tables.append(block_table(path, number, first))
+        digest = xxhash.xxh3_128_hexdigest(path.read_bytes())
+        files.append(ShardFile(path.name, len(part), 1, path.stat().st_size, digest, "docs", 0, ""))
+        first += len(part)
+    blank = Manifest(
+        name="only",
+        slug="only",
+        sequence_length=LENGTH,
+        dtype="uint16",
+        vocab_size=50_000,
+        eos=0,
+        tokenizer_sha256="",
+        tokenizer_file="tokenizer.json",
+        boundary="eos",
+        bos=None,
+        packing="concat",
+        split_documents=0,
+        rows=0,
+        tokens=len(rows) * LENGTH,
+        documents=2,
+        blocks=0,
+        blocks_xxh3="",
+        shards=tuple(files),
+    )
+    return publish(root, blank, pa.concat_tables(tables))
+
+
+def batch_of(rows: np.ndarray, kind: pa.Schema) -> pa.RecordBatch:
+    offsets = pa.array(np.arange(len(rows) + 1, dtype=np.int32))
+    zeros = pa.ListArray.from_arrays(offsets, pa.array(np.zeros(len(rows), np.uint64)))
+    ends = pa.ListArray.from_arrays(offsets, pa.array(np.full(len(rows), WIDTH, np.uint32)))
+    tokens = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), WIDTH)
+    return pa.RecordBatch.from_arrays([tokens, ends, zeros, zeros], schema=kind)
+
+
+def publish(root: Path, manifest: Manifest, table: pa.Table, samples: int | None = None) -> Manifest:
+    """Writes table, manifest and plan; rows and blocks are the table's."""
+    stored = encode_blocks(table)
+    total = int(np.asarray(table["rows"]).sum())
+    shards = (
+        replace(manifest.shards[0], rows=total - sum(s.rows for s in manifest.shards[1:])),
+        *manifest.shards[1:],
+    )
+    manifest = replace(
+        manifest,
+        rows=total,
+        blocks=table.num_rows,
+        blocks_xxh3=xxhash.xxh3_128_hexdigest(stored),
+        shards=shards,
+    )
+    (root / "only" / BLOCKS_FILE).write_bytes(stored)
+    (root / "only" / MANIFEST).write_bytes(manifest.encode())
+    plan = compile_plan([("only", manifest)], [Phase(0, {"only": PPB})], seed=1, samples=samples)
+    (root / PLAN_FILE).write_bytes(plan.encode())
+    return manifest
+
+
+def start_ms(root: Path, manifest: Manifest, samples: int) -> float:
+    """Milliseconds from opening to the first batch at half of `samples` rows, the median of five."""
+    if not root.exists():
+        (root / "only").mkdir(parents=True)
+        for shard in manifest.shards:
+            (root / "only" / shard.file).hardlink_to(Path("shards/only") / shard.file)
+    real = pa.concat_tables(
+        [block_table(root / "only" / shard.file, i) for i, shard in enumerate(manifest.shards)]
+    )
+    rows = np.asarray(real["rows"]).astype(np.int64)
+    real = real.filter(pa.array(rows == rows.max()))
+    count = -(-samples // int(rows.max()))
+    table = real.take(np.arange(count) % real.num_rows)
+    firsts = pa.array(np.arange(count, dtype=np.uint64) * np.uint64(rows.max()))
+    publish(root, manifest, table.set_column(table.schema.get_field_index("first_row"), "first_row", firsts))
+    with stream(root, SMALL) as batches:
+        cursor = Cursor(batches.cursor.plan, samples // 2)
+    taken = []
+    for _ in range(5):
+        began = time.perf_counter()
+        with stream(root, SMALL, cursor=cursor, prefetch=0) as batches:
+            next(batches)
+            taken.append(1000 * (time.perf_counter() - began))
+    return statistics.median(taken)
+
+
+def speeds(rows: np.ndarray, shards: Path, samples: int, rounds: int) -> dict[str, float | None]:
+    """Samples a CPU second of every way to read, each in its turn, medians."""
+    rows.tofile("rows.bin")
+    ways: dict[str, Step | None] = {
+        "memmap_8": _memmap(len(rows), SMALL),
+        "memmap_512": _memmap(len(rows), LARGE),
+        "stream_8": _batches(stream(shards, SMALL, prefetch=0), SMALL),
+        "stream_8_thread": _batches(stream(shards, SMALL), SMALL),
+        "stream_512": _batches(stream(shards, LARGE, prefetch=0), LARGE),
+        "stream_512_thread": _batches(stream(shards, LARGE), LARGE),
+        "mosaicml": _peer(_mosaicml, rows),
+        "litdata": _peer(_litdata, rows),
+        "grain_memmap": _peer(_grain, rows),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name, way in ways.items() if way}
+    for way in ways.values():
+        if way:
+            way(2 * samples)  # files opened and mapped, every block's hash looked at
+    for _ in range(rounds):
+        for name, way in ways.items():
+            if way:
+                began = time.process_time()
+                way(samples)
+                seconds[name].append(time.process_time() - began)
+    return {name: samples / statistics.median(seconds[name]) if way else None for name, way in ways.items()}
+
+
+def _memmap(count: int, size: int) -> Step:
+    rows = np.memmap("rows.bin", np.uint16, "r", shape=(count, WIDTH))
+    rows.sum()
+    order, at = np.random.default_rng(2).permutation(count), 0
+
+    def read(samples: int) -> None:
+        nonlocal at
+        for _ in range(samples // size):
+            rows[order[at : at + size]]
+            at = at + size if at + 2 * size <= count else 0
+
+    return read
+
+
+def _batches(batches: Iterator[Any], size: int) -> Step:
+    def read(samples: int) -> None:
+        for _ in range(samples // size):
+            next(batches)
+
+    return read
+
+
+def _peer(make: Callable[[np.ndarray], Step], rows: np.ndarray) -> Step | None:
+    """None where the peer is not installed; what it prints is not ours."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            return make(rows)
+        except ImportError as error:
+            print(f"{make.__name__}: {error}", file=sys.stderr)
+            return None
+
+
+def _for_ever(make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    while True:
+        yield from make()
+
+
+def _mosaicml(rows: np.ndarray) -> Step:
+    """Its own shuffle (py1e) and loader; of vision it needs the names alone, and its wheel of torchvision fits few builds of torch."""
+    for name in ("torchvision", "torchvision.datasets", "torchvision.transforms.functional"):
+        stand_in: Any = types.ModuleType(name)
+        stand_in.__spec__ = ModuleSpec(name, None)
+        stand_in.VisionDataset, stand_in.to_tensor = object, None
+        sys.modules.setdefault(name, stand_in)
+    streaming, local = importlib.import_module("streaming"), str(Path("mds").resolve())
+    with streaming.MDSWriter(
+        out=local, columns={"tokens": f"ndarray:uint16:{WIDTH}"}, size_limit=1 << 26
+    ) as writer:
+        for row in rows:
+            writer.write({"tokens": row})
+    dataset = streaming.StreamingDataset(local=local, shuffle=True, batch_size=SMALL)
+    loader = streaming.StreamingDataLoader(dataset, batch_size=SMALL)
+    return _batches(_for_ever(lambda: iter(loader)), SMALL)
+
+
+def _litdata(rows: np.ndarray) -> Step:
+    """Its token loader, which maps chunks, and its own shuffle and loader."""
+    litdata, torch = importlib.import_module("litdata"), importlib.import_module("torch")
+    loader = litdata.TokensLoader(block_size=WIDTH)
+    cache = litdata.streaming.Cache("litdata", chunk_bytes="64MB", item_loader=loader)
+    for i, row in enumerate(rows):
+        cache[i] = torch.from_numpy(row)
+    cache.done()
+    cache.merge()
+    dataset = litdata.StreamingDataset(
+        "litdata", item_loader=litdata.TokensLoader(block_size=WIDTH), shuffle=True
+    )
+    batches = litdata.StreamingDataLoader(dataset, batch_size=SMALL)
+    return _batches(_for_ever(lambda: iter(batches)), SMALL)
+
+
+def _grain(rows: np.ndarray) -> Step:
+    """Its map dataset over the same mapped file, shuffled by its index shuffle, without threads."""
+    grain = importlib.import_module("grain")
+    source = np.memmap("rows.bin", np.uint16, "r", shape=rows.shape)
+    dataset = grain.MapDataset.source(source).shuffle(seed=1).repeat().batch(SMALL)
+    return _batches(iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))), SMALL)
+
+
+if __name__ == "__main__":
+    sys.path.remove(
+        str(Path(__file__).resolve().parent)
+    )  # a benchmark beside this one has the name of a library
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
