@@ -127,6 +127,7 @@ def _scattered(unit: Unit, sample: Mapping[int, Result], growth: float) -> Resul
         "components": [list(name) for name in names],
         "documents": spread(documents),
         "tokens": spread(tokens),
+        "kept_out": round(growth * sum(result.extra["kept_out"] for result in sample.values())),
     }
     return Result(0, extra=extra)
 
