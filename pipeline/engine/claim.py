@@ -48,7 +48,7 @@ class Claim:
         before = self.old.stage(stage.name) if self.old else None
         if self.old is None or before is None:
             return ["new"]
-        lines = differences(before.own, own)
+        lines = differences_of(before.own, own)
         if stage.name == "documents":
             lines += states.input_differences(self.old.inputs, self.inputs)
         was = {each.name: each.content for each in self.old.stages}
@@ -69,3 +69,30 @@ def claim(
     if not keep_longer:
         states.write_recipe(out, new)
     return Claim(out, inputs, old, states.read_recipe(out), keep_longer)
+
+
+def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """How a stage's own ingredients differ; the cuts of a verdict by the reasons that the ledger has, where each has one of its own."""
+    before, after = _cuts(old), _cuts(new)
+    lines = differences(before, after) if before and after else []
+    return [*differences(_without_cuts(old), _without_cuts(new)), *lines] if lines else differences(old, new)
+
+
+def _cuts(own: Mapping[str, Any]) -> dict[str, Any]:
+    """{} where two cuts share a reason: then only their places tell them apart."""
+    cuts = own["fields"].get("cuts", ())
+    bounds = [
+        (
+            f"{rule}.{cut['measure']}.{name}",
+            {"bound": cut[name], "when": cut["only"]} if cut.get("only") else cut[name],
+        )
+        for rule, cut in cuts
+        for name in ("at_least", "at_most", "one_of", "none_of")
+        if cut[name] is not None
+    ]
+    named = dict(bounds)
+    return named if len(named) == len(bounds) else {}
+
+
+def _without_cuts(own: Mapping[str, Any]) -> dict[str, Any]:
+    return {**own, "fields": {name: value for name, value in own["fields"].items() if name != "cuts"}}
