@@ -29,9 +29,9 @@ def main(path: str, world: int, rank: int, meeting: str, dp_size: int, batches: 
         found.append([xxhash.xxh3_64_hexdigest(row.numpy().tobytes()) for row in batch["tokens"]])
         if len(found) == batches:
             break
+    at = {name: mesh.get_local_rank(name) for name in ("dp", "tp")}
     dist.barrier()
     dist.destroy_process_group()
-    at = {name: mesh.get_local_rank(name) for name in ("dp", "tp")}
     print(json.dumps({**at, "next": loader.state_dict()["next"], "batches": found}))
 
 
