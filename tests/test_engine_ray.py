@@ -74,6 +74,21 @@ def scraped(address: str) -> dict[str, float]:
     return {f"{name} {stage}": float(value) for name, stage, value in lines}
 
 
+def test_a_driver_that_is_asked_to_stop_stops_after_what_is_in_flight(
+    recipe: Path, crawl: Path, tmp_path: Path, cluster: dict[str, str], language_model: Path
+) -> None:
+    """As `ray job stop` and Kubernetes ask; ray.init's own handler would end it at once."""
+    driver = start(recipe, crawl, tmp_path / "out", cluster)
+    assert driver.stderr is not None
+    for line in driver.stderr:
+        if '"task_done"' in line:
+            break
+    driver.send_signal(signal.SIGTERM)
+    _, said = driver.communicate(timeout=300)
+    assert driver.returncode == 130, said[-2000:]
+    assert "the same command goes on from here" in said
+
+
 def test_a_run_on_ray_has_the_bytes_of_a_local_one(
     undisturbed: Path, finished: tuple[Path, dict[str, float]]
 ) -> None:

@@ -7,13 +7,16 @@ its tasks would succeed and be wrong.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
+import signal
 import socket
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -58,6 +61,19 @@ class Terms:
     environment: Mapping[str, str]  # where stores are; never credentials, which nodes have of their own
 
 
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this process's handler: `ray.init` puts one in its place that ends the driver at once, with exit code 15 and no word."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def connect(address: str, workers: int | None = None) -> Any:
     """Ray, connected; start-up is retried, and what went wrong is said with the next step."""
     import ray
@@ -69,7 +85,8 @@ def connect(address: str, workers: int | None = None) -> Any:
         options |= {"include_dashboard": False, "num_cpus": workers}
     for attempt in range(1, START_TRIES + 1):
         try:
-            ray.init(address=address, **options)
+            with _own_sigterm():
+                ray.init(address=address, **options)
             return ray
         except ConnectionError as error:
             raise RunError(
