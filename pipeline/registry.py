@@ -77,7 +77,7 @@ def build(kind: type[Any], fields: Any, where: str) -> Any:
         lines = []
         for item in error.errors():
             place = ".".join(str(part) for part in item["loc"])
-            message = item["msg"]
+            message = item["msg"].removeprefix("Value error, ")  # pydantic's, before words of our own
             if item["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
                 message = f"unknown key; {suggestion(str(item['loc'][-1]), _keys_at(kind, item['loc'][:-1]))}"
             lines.append(f"{where}: {place}: {message}" if place else f"{where}: {message}")

@@ -42,6 +42,7 @@ def stages(*items: object) -> dict[str, object]:
         ({**stages(), "seed": True}, "seed: True is no whole number"),
         ({**stages(), "partition_bytes": "1 furlong"}, "is no size"),
         ({**stages(), "inputs": [{"pth": "x"}]}, "pth: unknown key; did you mean 'path'"),
+        ({**stages(), "inputs": [{"path": "x", "take": 0}]}, r"inputs\.0: take must be at least 1, not 0$"),
     ],
 )
 def test_a_mistake_is_one_error_that_names_its_place(recipe: dict[str, object], message: str) -> None:
