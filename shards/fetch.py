@@ -8,14 +8,10 @@ threads, in an order of each process's own, so that processes which need the sam
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
-import queue
 import random
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import xxhash
 
-from corpusmill.pipeline.errors import CorpusmillError, ShardError
+from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.fetchers import FETCHER, Damaged, Threads
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 OPEN_SHARDS = 256
 """Mapped files, or objects whose length is known; far below the 65,530 mappings that Linux grants a process."""
 
-FETCHERS, FETCHER = 4, "corpusmill-fetch"
 TRIES, LONGEST_PAUSE_S = 6, 30.0
 """Reads of a block that a store does not give, each with the client's own 8; pauses of 1, 2, 4, ... s, random by half: some four minutes."""
 
@@ -42,10 +38,6 @@ SPREAD_S, LONGEST_SPREAD_S = 0.005, 10.0
 """Ranks that start together come to the store over 5 ms each: a thousand of them within 5 s."""
 
 _chance = random.Random()  # not the program's own generator, which trainers seed
-
-
-class Damaged(Exception):
-    """Bytes that are not those their hash was taken of, where asking again does not help."""
 
 
 @dataclass
@@ -248,49 +240,6 @@ class Store:
 
 def _key(path: Path | Place, offset: int, xxh3: int) -> str:
     return f"block\0{path}\0{offset}\0{xxh3:016x}"
-
-
-class Threads:
-    """A few threads that do jobs whose failure does not matter here: who needs the block asks for it again, and gets the error."""
-
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
-        self._stop = threading.Event()
-        threads = [
-            threading.Thread(target=_work, args=(self._jobs, self._stop), name=FETCHER, daemon=True)
-            for _ in range(FETCHERS)
-        ]
-        for thread in threads:
-            thread.start()
-        # Without a reference to self, so that it ends when nobody refers to it; at exit, before Arrow goes from under the threads.
-        weakref.finalize(self, _end, self._jobs, self._stop, threads)
-        atexit.register(_end, self._jobs, self._stop, threads, True)
-
-    def do(self, jobs: Sequence[Callable[[], Any]]) -> None:
-        for job in jobs:
-            self._jobs.put(job)
-
-
-def _work(jobs: queue.SimpleQueue[Callable[[], Any] | None], stop: threading.Event) -> None:
-    while (job := jobs.get()) is not None:
-        if not stop.is_set():
-            with contextlib.suppress(CorpusmillError, OSError, Damaged):
-                job()
-        del job
-
-
-def _end(
-    jobs: queue.SimpleQueue[Callable[[], Any] | None],
-    stop: threading.Event,
-    threads: list[threading.Thread],
-    wait: bool = False,
-) -> None:
-    stop.set()
-    for _ in threads:
-        jobs.put(None)
-    if wait:
-        for thread in threads:
-            thread.join()
 
 
 def source_of(path: Path | Place, cache: Cache | None) -> Source:

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.fetch import Damaged, Disk, Source, source_of
+from corpusmill.shards.fetch import Disk, Source, source_of
+from corpusmill.shards.fetchers import Damaged
 from corpusmill.shards.layout import (
     BLOCKS_FILE,
     MANIFEST,
