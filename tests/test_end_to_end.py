@@ -101,7 +101,7 @@ def test_moving_one_threshold_measures_nothing_again(undisturbed: Path, crawl: P
     }
     assert "filter.verdict" in redone(done)
     assert "filter.verdict: redone" in done.stdout and "filter.measures: reused" in done.stdout
-    assert "| gopher_quality.words.at_least: 30 -> 60\n" in done.stdout
+    assert "| gopher_quality.words.at_least: 30.0 -> 60.0\n" in done.stdout
     fresh = tmp_path / "fresh"
     corpusmill("run", other, "--out", fresh, *inputs(crawl))
     new = hashes(out)
