@@ -90,6 +90,15 @@ def test_every_stage_of_the_run_was_estimated_with_its_units(
         assert guess["cpu_seconds"]["low"] <= guess["cpu_seconds"]["expected"] <= guess["cpu_seconds"]["high"]
 
 
+def test_workers_that_no_task_needs_cost_nothing(out: tuple[Path, dict[str, Any], str]) -> None:
+    """A stage of one task starts one worker, so that the seconds of a start are never more than tasks times those of each stage."""
+    _, made, _ = out
+    starts = sum(stage["startup_seconds"] * min(2, stage["tasks"]) for stage in made["stages"])
+    assert any(stage["tasks"] < 2 and stage["startup_seconds"] for stage in made["stages"])
+    work = sum(stage["cpu_seconds"]["expected"] for stage in made["stages"])
+    assert made["cpu_seconds"]["expected"] == pytest.approx(work + starts)
+
+
 def test_the_run_ends_with_the_estimate_beside_what_it_used(
     out: tuple[Path, dict[str, Any], str],
 ) -> None:

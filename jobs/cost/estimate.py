@@ -138,7 +138,8 @@ def _estimate(
     batches: Sequence[Any],
 ) -> Estimate:
     stages = forecast.stages
-    startup = workers * sum(stage.startup_seconds for stage in stages)
+    # Workers start as tasks come: a stage of two tasks starts two, however many the run may have.
+    startup = sum(stage.startup_seconds * min(workers, stage.tasks) for stage in stages)
     cpu = total(stage.cpu_seconds for stage in stages)
     return Estimate(
         made_for=made_for(recipe.canonical(), describe_inputs(files)),
