@@ -257,7 +257,7 @@ def parse() -> argparse.Namespace:
     )
     numbers = {"steps": 200, "batch-size": 16, "save-every": 20, "keep": 3, "seed": 17, "threads": 1}
     sizes = {"width": 64, "layers": 2, "heads": 4, "warmup": 20}
-    spikes = {"spike-window": 64, "spike-after": 30, "max-rollbacks": 8}
+    spikes = {"spike-window": 32, "spike-after": 24, "max-rollbacks": 8}
     rates = {"lr": 3e-3, "clip": 1.0, "dropout": 0.1, "spike-sigmas": 8.0}
     for name, value in (numbers | sizes | spikes | rates).items():
         parser.add_argument(f"--{name}", type=type(value), default=value)
