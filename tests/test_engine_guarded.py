@@ -135,19 +135,22 @@ def task_of_units(count: int) -> Task:
 def test_a_task_is_guarded_after_two_deaths_and_not_for_what_it_raises() -> None:
     raised, died = Queue(), Queue()
     for queue, dead in ((raised, False), (died, True)):
-        queue.waiting.append(Job(task_of_units(4)))
+        queue.waiting.extend([Job(task_of_units(4))])
         for _ in range(DEATHS):
             queue.failed(queue.waiting.popleft(), "it failed", died=dead)
-    assert not raised.waiting[0].task.guarded and raised.waiting[0].attempt == ATTEMPTS
-    assert died.waiting[0].task.guarded
-    died.failed(died.waiting.popleft(), "it died again")
-    assert [len(job.task.units) for job in died.waiting] == [2, 2]
-    assert all(job.task.guarded for job in died.waiting)
+    again = raised.waiting.popleft()
+    assert not again.task.guarded and again.attempt == ATTEMPTS
+    guarded = died.waiting.popleft()
+    assert guarded.task.guarded
+    died.failed(guarded, "it died again")
+    halves = [died.waiting.popleft(), died.waiting.popleft()]
+    assert [len(job.task.units) for job in halves] == [2, 2] and not died.waiting
+    assert all(job.task.guarded for job in halves)
 
 
 def test_a_unit_that_keeps_crashing_stops_the_run_with_stage_unit_and_partitions() -> None:
     queue = Queue()
-    queue.waiting.append(Job(task_of_units(2)))
+    queue.waiting.extend([Job(task_of_units(2))])
     with pytest.raises(RunError, match=r"stage shard.scatter, unit 0 \(partitions 0 to 1\): its worker died"):
         while queue.waiting:
             queue.failed(queue.waiting.popleft(), "its worker died (SIGSEGV)")
