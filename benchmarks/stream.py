@@ -3,8 +3,8 @@
     python benchmarks/stream.py [--quick]
 
 Rows of 2,049 16-bit ids. `vs_memmap` says how many samples a CPU second the stream gives for each that `np.memmap[rows]` gives with
-batches of 8 rows, without a thread as its peers; `vs_<peer>` the same for each sample of the peer, shuffled, in one process without
-workers. `start_ms` is wall time from `stream(...)` with a cursor at half of so many samples to the first batch: a table of blocks that
+batches of 8 rows, without a thread as its peers; `vs_<peer>` for each sample of the peer, shuffled, without workers, in turns in a process
+of their own. `start_ms` is wall time from `stream(...)` with a cursor at half of so many samples to the first batch: a table of blocks that
 points at a few real ones again and again stands for the rest. The peers go into an environment of their own, since they pin old libraries:
 `pip install mosaicml-streaming litdata grain` beside corpusmill and torch. The last line is one JSON object; a peer that is not installed is null.
 """
@@ -19,6 +19,7 @@ import json
 import logging
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -50,6 +51,7 @@ from corpusmill.shards.plan import PPB, Phase, compile_plan
 LENGTH, SMALL, LARGE = 2048, 8, 512
 WIDTH = LENGTH + 1
 BLOCK_BYTES = 16 << 20
+SCRIPT = Path(__file__).resolve()
 
 Step = Callable[[int], None]
 """Reads so many samples."""
@@ -58,15 +60,23 @@ Step = Callable[[int], None]
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="under a minute")
-    quick = parser.parse_args().quick
+    parser.add_argument("--peer", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
     logging.disable(logging.WARNING)
+    if options.peer:
+        name, samples, rounds = options.peer
+        print(json.dumps(against(name, int(samples), int(rounds))))
+        return
+    quick = options.quick
+    samples, rounds = (4_000, 5) if quick else (16_000, 9)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         rows = np.random.default_rng(1).integers(0, 50_000, (20_000 if quick else 60_000, WIDTH), np.uint16)
         shards = write(Path("shards"), rows)
-        rates = speeds(rows, Path("shards"), 4_000 if quick else 16_000, 5 if quick else 9)
+        rates = speeds(rows, Path("shards"), samples, rounds)
         starts = {n: start_ms(Path("starts"), shards, n) for n in (10**6, 10**7, 10**8, 10**9)}
+        peers = {name: beside_peer(name, samples, rounds) for name in PEERS}
     for name, rate in rates.items():
-        print(f"{name}: {rate and round(rate)} samples a CPU second")
+        print(f"{name}: {round(rate or 0)} samples a CPU second")
     ours, plain = rates["stream_8"], rates["memmap_8"]
     assert ours and plain
     ratios: dict[str, float | None] = {"vs_memmap": ours / plain}
@@ -74,9 +84,7 @@ def main() -> None:
         base, rate = rates["memmap_512" if "512" in name else "memmap_8"], rates[name]
         assert base and rate
         ratios[f"vs_memmap_{name.removeprefix('stream_')}"] = rate / base
-    for peer in ("mosaicml", "litdata", "grain_memmap"):
-        rate = rates[peer]
-        ratios[f"vs_{peer}"] = rate and ours / rate
+    ratios |= {f"vs_{name}": ratio for name, ratio in peers.items()}
     result = {
         "benchmark": "stream",
         "ratios": {name: value and round(value, 2) for name, value in ratios.items()},
@@ -181,23 +189,48 @@ def start_ms(root: Path, manifest: Manifest, samples: int) -> float:
 
 
 def speeds(rows: np.ndarray, shards: Path, samples: int, rounds: int) -> dict[str, float | None]:
-    """Samples a CPU second of every way to read, each in its turn, medians."""
+    """Samples a CPU second of the stream and of np.memmap."""
     rows.tofile("rows.bin")
-    ways: dict[str, Step | None] = {
+    alone: dict[str, Step | None] = {
         "memmap_8": _memmap(len(rows), SMALL),
         "memmap_512": _memmap(len(rows), LARGE),
         "stream_8": _batches(stream(shards, SMALL, prefetch=0), SMALL),
         "stream_8_thread": _batches(stream(shards, SMALL), SMALL),
         "stream_512": _batches(stream(shards, LARGE, prefetch=0), LARGE),
         "stream_512_thread": _batches(stream(shards, LARGE), LARGE),
-        "mosaicml": _peer(_mosaicml, rows),
-        "litdata": _peer(_litdata, rows),
-        "grain_memmap": _peer(_grain, rows),
     }
-    seconds: dict[str, list[float]] = {name: [] for name, way in ways.items() if way}
-    for way in ways.values():
-        if way:
-            way(2 * samples)  # files opened and mapped, every block's hash looked at
+    return _in_turns(alone, samples, rounds)
+
+
+def beside_peer(name: str, samples: int, rounds: int) -> float | None:
+    """How many samples the stream gives for each of the peer's, in turns, in a process of their own: some leave threads that go on turning."""
+    command = [sys.executable, str(SCRIPT), "--peer", name, str(samples), str(rounds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    value: float | None = json.loads(done.stdout.splitlines()[-1])
+    return value
+
+
+def against(name: str, samples: int, rounds: int) -> float | None:
+    """What `beside_peer` says, in its process."""
+    rows = np.fromfile("rows.bin", np.uint16).reshape(-1, WIDTH)
+    peer = _peer(PEERS[name], rows)
+    if peer is None:
+        return None
+    ours = _batches(stream("shards", SMALL, prefetch=0), SMALL)
+    rates = _in_turns({"ours": ours, name: peer}, samples, rounds)
+    assert rates["ours"] and rates[name]
+    print(
+        f"beside {name}: {round(rates['ours'])} samples a CPU second, {name} {round(rates[name])}",
+        file=sys.stderr,
+    )
+    return rates["ours"] / rates[name]
+
+
+def _in_turns(ways: dict[str, Step | None], samples: int, rounds: int) -> dict[str, float | None]:
+    """Medians over the rounds; None for a way that there is not."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for way in filter(None, ways.values()):
+        way(2 * samples)  # files opened and mapped, every block's hash looked at
     for _ in range(rounds):
         for name, way in ways.items():
             if way:
@@ -285,6 +318,8 @@ def _grain(rows: np.ndarray) -> Step:
     dataset = grain.MapDataset.source(source).shuffle(seed=1).repeat().batch(SMALL)
     return _batches(iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))), SMALL)
 
+
+PEERS = {"mosaicml": _mosaicml, "litdata": _litdata, "grain_memmap": _grain}
 
 if __name__ == "__main__":
     sys.path.remove(
