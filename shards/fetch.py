@@ -148,6 +148,7 @@ class Store:
         self._process = os.getpid()
         self._objects: OrderedDict[str, pa.NativeFile] = OrderedDict()
         self._lock = threading.Lock()
+        self._damaged: set[str] = set()
         self._opening: dict[str, threading.Lock] = {}
         self._threads: Threads | None = None
 
@@ -167,10 +168,12 @@ class Store:
         def check(data: memoryview) -> bool:
             return len(data) == length and xxhash.xxh3_64_intdigest(data) == xxh3
 
-        found = self.cache.get(
-            _key(path, offset, xxh3), lambda: self._range(path, size_bytes, offset, length), check
-        )
+        key = _key(path, offset, xxh3)
+        if key in self._damaged:  # asked for again by the next batch that holds it
+            raise Damaged
+        found = self.cache.get(key, lambda: self._range(path, size_bytes, offset, length), check)
         if found is None:
+            self._damaged.add(key)
             raise Damaged
         return found
 

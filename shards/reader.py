@@ -142,9 +142,12 @@ class Shards:
         )
         self._expected = 0
 
-    def tokens(self, samples: Samples) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """[samples, T + 1] ids as they are stored, a copy that the caller may change."""
-        return self.opened.gather(samples.block, samples.inside)
+    def tokens(self, *parts: Samples) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """[samples of all parts, T + 1] ids as they are stored, a copy that the caller may change."""
+        if len(parts) == 1:
+            return self.opened.gather(parts[0].block, parts[0].inside)
+        block, inside = ([getattr(part, name) for part in parts] for name in ("block", "inside"))
+        return self.opened.gather(np.concatenate(block), np.concatenate(inside))
 
     def expect(self, sample: int) -> None:
         """Samples from `sample` on are about to be read: blocks of a store that come up in the next AHEAD are fetched meanwhile."""

@@ -6,9 +6,9 @@
 Batch k of all ranks together is the next `batch_size` samples of the plan; a rank has one contiguous slice. What a batch holds
 depends on its first sample alone, so resuming anywhere costs the same as starting. The thread touches nothing that the caller does.
 
-Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second against `np.memmap[rows]` with the same batches:
-0.5 at 512 rows (0.8 million, 1.6 billion tokens), 0.3 at 64, 0.13 at 8; with the thread 0.36, 0.2, 0.08; a resume at sample
-10^12 hands out its first batch 25 ms after 8 ms of opening.
+Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second against `np.memmap[rows]` with the same batches
+(benchmarks/stream.py): 0.85 at 8 rows (0.8 million, 1.6 billion tokens), 0.63 at 512; with the thread 0.73 and 0.55. A resume at half of
+10^6 or 10^9 samples hands out its first batch 5 to 8 ms after it began to open.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.ahead import Batch, Waits, ahead, plainly
 from corpusmill.shards.cursor import Cursor, open_at
 from corpusmill.shards.fetch import spread
+from corpusmill.shards.opened import Tokens
+from corpusmill.shards.order import Samples
 from corpusmill.shards.pieces import DERIVED, context_slice
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.reader import Shards
@@ -51,10 +53,24 @@ class Slicing:
         shards.expect(start)
         return self.rows(shards, start + self.dp_rank * rows, rows)
 
+    def batches(self, shards: Shards, starts: Sequence[int]) -> list[Batch]:
+        """This rank's slices of several global batches, gathered in one go: small ones cost half as much so."""
+        rows = self.batch_size // self.dp_size
+        shards.expect(starts[0])
+        firsts = [start + self.dp_rank * rows for start in starts]
+        parts = [shards.order.samples(first, first + rows) for first in firsts]
+        tokens = shards.tokens(*parts)
+        return [
+            self._finished(shards, part, tokens[i * rows : (i + 1) * rows]) for i, part in enumerate(parts)
+        ]
+
     def rows(self, shards: Shards, first: int, count: int) -> Batch:
         """`count` samples from `first` on, with what is wanted of them."""
         samples = shards.order.samples(first, first + count)
-        batch: Batch = {"tokens": shards.tokens(samples)}
+        return self._finished(shards, samples, shards.tokens(samples))
+
+    def _finished(self, shards: Shards, samples: Samples, tokens: Tokens) -> Batch:
+        batch: Batch = {"tokens": tokens}
         if self.want:
             pieces = shards.pieces(samples)
             batch.update((name, DERIVED[name](pieces)) for name in self.want)
@@ -142,7 +158,7 @@ class Stream(Iterator[Batch]):
         self._next = start
         self._began = start
         self._waits = Waits()
-        make, starts = partial(part.batch, shards), part.starts(shards.plan, start)
+        make, starts = partial(part.batches, shards), part.starts(shards.plan, start)
         self._batches = (
             ahead(make, starts, prefetch, self._waits) if prefetch > 0 else plainly(make, starts, self._waits)
         )

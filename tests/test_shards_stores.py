@@ -130,7 +130,7 @@ def test_a_flipped_byte_is_fetched_twice_and_named_with_object_and_place(
     put(bucket, bytes(data))
     says = until_error(bucket.url("shards"), Cache(tmp_path), straight)
     assert f"{bucket.url(PART)}: block {block} " in says and f"at byte {offset}" in says
-    # Twice by who needs it, and twice each time that a thread was told to have it ready: with the window, and with the batch.
+    # Twice by who needs it, and twice by each thread that was at it at the same time: for the window, and for the batch.
     wanted = f"bytes={offset}-{offset + length - 1}"
     times = sum(part == wanted for path, part in asked(proxy) if path.endswith("part-00001.arrow"))
     assert times in (2, 4, 6)
