@@ -5,7 +5,7 @@
 A file is a block, named by what it is; it appears whole, by a rename, and each process compares it with its hash when it maps it first.
 Nothing that is read depends on a lock. Locks (flock, which a killed process loses) only save work and bytes: who fetches a block holds
 its `.part`, so that others wait instead of fetching too; who has one mapped holds it, so that it is not taken away under a reader and
-the bytes on the disk are those in the folder; who makes room holds the folder.
+the bytes on the disk are those in the folder; who makes room, or gives a file its name, holds the folder.
 
 What is there is counted by looking, so a kill leaves nothing to repair: a file is made as long as it will be before a byte is written, and
 the longest unused go until the sum is within bounds. Making room looks at every file: 5 us each, while a block comes from the store.
@@ -83,10 +83,10 @@ class BlockCache:
             data = self._fetched(fetch, check)
             if data is None:
                 return None
-            if part is None or not self._room(part, len(data)) or not _written(part, data):
+            kept = part is not None and self._room(part, len(data)) and _written(part, data)
+            if part is None or not kept or not self._placed(path):
                 self.counts.uncached += 1
                 return pa.py_buffer(data)
-            path.with_suffix(PART).rename(path)
             self._checked[name] = os.fstat(part).st_ino
             return _map(part, len(data))
 
@@ -144,13 +144,9 @@ class BlockCache:
 
     def _room(self, part: int, size: int) -> bool:
         """Whether `part` may be as long as that; it is from here on, and others were removed for it."""
-        folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            until = time.monotonic() + ROOM_WAIT_S
-            while not _lock(folder, fcntl.LOCK_EX):
-                if time.monotonic() > until:
-                    return False
-                time.sleep(LOOK_S)
+        with self._alone() as alone:
+            if not alone:
+                return False
             left = self.limit_bytes - size
             found = sorted(self._found(os.fstat(part).st_ino))
             used = sum(length for _, length, _ in found)
@@ -160,12 +156,30 @@ class BlockCache:
                 used -= length if _removed(path) else 0
             if used > left:
                 return False
-            os.ftruncate(part, size)
+            try:
+                os.ftruncate(part, size)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                return False
             return True
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            return False
+
+    def _placed(self, path: Path) -> bool:
+        """The part becomes `path`; not while another looks, who could miss a file that changes its name meanwhile."""
+        with self._alone() as alone:
+            if alone:
+                path.with_suffix(PART).rename(path)
+            return alone
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Holds the folder; False when another process does for too long."""
+        folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            until = time.monotonic() + ROOM_WAIT_S
+            while not (held := _lock(folder, fcntl.LOCK_EX)) and time.monotonic() < until:
+                time.sleep(LOOK_S)
+            yield held
         finally:
             os.close(folder)
 
