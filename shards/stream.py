@@ -181,7 +181,7 @@ class Stream(Iterator[Batch]):
 
     @property
     def starved(self) -> int:
-        """How many batches were not ready when asked for, the first apart; with `prefetch=0` none ever is."""
+        """How many batches were not ready when asked for, the first apart; a group of small ones counts once."""
         return self._waits.starved
 
     def stats(self) -> Stats:
