@@ -15,9 +15,9 @@ from corpusmill.jobs.reporter import SilentReporter
 from corpusmill.pipeline.engine import metrics
 from corpusmill.pipeline.engine.attempts import Done, Job, Queue
 from corpusmill.pipeline.engine.driver import Driver
-from corpusmill.pipeline.engine.manifest import read_manifest
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import LocalRunner
+from corpusmill.pipeline.engine.manifest import read_manifest
 from corpusmill.pipeline.engine.stage import Stage
 from corpusmill.pipeline.recipe import load_recipe
 from corpusmill.pipeline.run import Run
