@@ -65,12 +65,21 @@ def test_a_table_of_many_results_is_one_chunk_in_the_order_of_units() -> None:
     assert table["unit"].to_pylist() == table["rows"].to_pylist() == list(units)
 
 
+def use_others(folder: Path) -> None:
+    """The results of some other stages: the last three that were used stay in memory."""
+    for name in "abc":
+        assert write_manifest(folder / name, name, "f", {}, {1: Result(1)}, {}).results
+
+
 def test_a_manifest_forgets_results_that_nobody_holds_and_reads_them_again(tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, "s", "f", {}, {7: Result(7, rows=5)}, {})
     held = manifest.results
     assert manifest.results is held
     gone = weakref.ref(held)
     del held
+    gc.collect()
+    assert manifest.results is gone()
+    use_others(tmp_path)
     gc.collect()
     assert gone() is None
     assert manifest.results == {7: Result(7, rows=5)}
@@ -81,6 +90,8 @@ def test_a_manifest_that_another_table_took_the_place_of_is_refused(tmp_path: Pa
     manifest = read_manifest(tmp_path)
     write_manifest(tmp_path, "s", "f", {}, {7: Result(7, rows=1)}, {})
     assert manifest is not None
+    assert manifest.results == {7: Result(7)}  # as its head says
+    use_others(tmp_path)
     with pytest.raises(RunError, match="changed while it was in use"):
         _ = manifest.results
 
