@@ -1,7 +1,7 @@
 """The audit of finished shards: how its measures are spread in each component, the documents that stand out, the most frequent ids.
 
 Shards are random draws of their component, so a few tell of all: at most SHARDS sidecars and BLOCKS blocks of each are read, evenly
-chosen, and how many of how many is said. Takes about a second a million documents.
+chosen, and how many of how many is said.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The driver: stages in order, each reused where its manifest stands and run where it does not.
 
-It reads manifests, never data; it holds a result for every unit of every stage. Kill it at any moment: the same command goes on
+It reads manifests, never data (but for messages); results are held for the stage in work, those of others are read when they are used. Kill it at any moment: the same command goes on
 from the commits that stand, and ends with the bytes of an undisturbed run.
 """
 
