@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from corpusmill.jobs.closing import damage_lines
 from corpusmill.jobs.demo_pages import KINDS, DemoCrawl, make_demo_crawl, read_truth
 from corpusmill.jobs.reporter import LineReporter
 from corpusmill.jobs.run import default_reporter, run_recipe
-from corpusmill.jobs.show import damage_lines
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.ledger import KEPT
 from corpusmill.pipeline.recipe import load_recipe

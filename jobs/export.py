@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from corpusmill.jobs.show import plain
+from corpusmill.jobs.tables import plain
 from corpusmill.pipeline.documents import ROW_GROUP
 from corpusmill.pipeline.engine.files import Files, part_name
 from corpusmill.pipeline.engine.place import Where, place_of

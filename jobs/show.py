@@ -1,28 +1,28 @@
-"""Print a run and its ledger, one document, a table, a shard, a plan or a cursor. Shards need the core install only."""
+"""`corpusmill show`: a run and its ledger, its rows or one document; any other path is one file (files.py).
+
+What it reads of a run is its manifests, and of its layers the columns that were asked for.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from corpusmill.pipeline.engine.place import Place, place_of
-from corpusmill.pipeline.engine.state import RECIPE, RUN
+from corpusmill.jobs.closing import damage_lines, funnel_lines, shard_lines
+from corpusmill.jobs.files import file_lines
+from corpusmill.jobs.tables import figure, plain, table_lines
+from corpusmill.pipeline.engine.place import place_of
+from corpusmill.pipeline.engine.state import RUN
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.registry import suggestion
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.run import Run
 
-CELL = 60
-"""Characters of a value in a printed table."""
 STATES = ("kept", "dropped", "failed")
 """The states of the ledger by their numbers."""
 
@@ -61,92 +61,6 @@ def show(options: argparse.Namespace) -> Iterator[str]:
         raise InputError(f"{place} cannot be read: {error}") from None
 
 
-def file_lines(path: Place, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
-    """A table, a shard, a plan or a cursor, by its name."""
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        file = pq.ParquetFile(path.random())
-        _need_columns(path, file.schema_arrow, columns)
-        head = next(file.iter_batches(batch_size=rows, columns=columns), None)
-        yield f"{file.metadata.num_rows:,} rows, {file.metadata.num_row_groups} row groups"
-        yield from table_lines(head.to_pylist() if head is not None else [], as_json)
-    elif path.suffix == ".arrow":
-        yield from arrow_lines(path, rows, columns, as_json)
-    else:
-        yield from stream_lines(path)
-
-
-def _need_columns(path: Place, schema: pa.Schema, columns: list[str] | None) -> None:
-    unknown = [name for name in columns or () if name not in schema.names]
-    if unknown:
-        raise InputError(f"{path} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
-
-
-def closing_lines(run: Run) -> list[str]:
-    """What a finished run ends with: the whole way in one line a stage, and where things are."""
-    lines = [
-        "",
-        *funnel_lines(run.ledger()),
-        *shard_lines(run),
-        *damage_lines(run),
-        "",
-        f"documents and layers: {run.out}",
-        f"look: corpusmill show {run.out} --which dropped --columns url,stage,reason",
-    ]
-    if any(name.startswith("failed.") for _, counts in run.ledger() for name in counts):
-        lines.append(f"failed rows: corpusmill show {run.out} --failed")
-    mixed = any(stage.own["operation"].startswith("corpusmill.mixing.") for stage in run.state.stages)
-    return [*lines, *mixture_lines(run.out)] if mixed else lines
-
-
-def shard_lines(run: Run) -> list[str]:
-    """What sharding did with the documents that every stage kept: tokenized, empty, or kept out by the audit of tokens."""
-    lines = []
-    for stage in run.state.stages:
-        if stage.own["operation"] == "corpusmill.shards.scatter:Scatter":
-            manifest = run.manifest(stage.name)
-            left = {
-                name: n for name, n in manifest.counts.items() if n and name.startswith(("empty", "kept_out"))
-            }
-            rest = "".join(f", {n:,} {name}" for name, n in sorted(left.items()))
-            lines.append(f"{stage.name.partition('.')[0]}: {manifest.rows:,} documents in shards{rest}")
-    return lines
-
-
-def mixture_lines(out: Place) -> list[str]:
-    """The stream of a run: its plan and what each component weighs in it."""
-    from corpusmill.shards.layout import PLAN_FILE
-    from corpusmill.shards.plan import read_plan
-
-    path = out / "shards" / PLAN_FILE
-    plan = read_plan(path)
-    rows = {component.name: component.rows for component in plan.components}
-    lines = [f"stream: {path}"]
-    for phase in plan.phases:
-        shares = [
-            f"{name} {ppb / 1e7:.2f} % (has {rows[name]:,} rows)" for name, ppb in phase.weights_ppb.items()
-        ]
-        lines.append(f"  from sample {phase.start:,}: {', '.join(shares)}")
-    return lines
-
-
-def funnel_lines(ledger: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
-    """One line a stage with all its reasons below; the sums of the ledger."""
-    lines = []
-    for stage, counts in ledger:
-        entered, kept = counts["in"], counts["kept"]
-        lines.append(
-            f"{stage:<14} {entered:>10,} in {kept:>10,} kept {100 * kept / entered if entered else 0:6.1f} %"
-        )
-        reasons = Counter({name: n for name, n in counts.items() if name.startswith(("dropped.", "failed."))})
-        lines += [
-            f"{'':<16}{n:>8,}  {name}"
-            for name, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-        ]
-    return lines
-
-
 def run_lines(run: Run, as_json: bool) -> Iterator[str]:
     """Ledger, records and layers of a run."""
     if as_json:
@@ -167,23 +81,6 @@ def run_lines(run: Run, as_json: bool) -> Iterator[str]:
     yield "layers in force:"
     for stage in run.state.stages:
         yield f"  {stage.name:<24} {stage.kind:<10} {stage.folder}"
-
-
-def damage_lines(run: Run, most: int = 20) -> Iterator[str]:
-    """Files that were refused and places that could not be read, with their offsets."""
-    lines = []
-    for result in run.manifest("documents").results.values():
-        refused = [kind.partition(".")[2] for kind in result.counts if kind.startswith("file_refused.")]
-        lines += [f"  {result.extra['file']}: refused, {kind} files are not read" for kind in refused]
-        for place in result.extra.get("damage", ()):
-            lines.append(
-                f"  {place['file']}: bytes {place['offset']:,} to {place['end']:,}: {place['reason']}"
-            )
-    if lines:
-        yield "could not be read:"
-        yield from lines[:most]
-        if len(lines) > most:
-            yield f"  ... and {len(lines) - most} more (column `extra` of the documents' _manifest.parquet)"
 
 
 def run_rows(
@@ -267,65 +164,3 @@ def missed_lines(run: Run, described: Mapping[str, Any]) -> Iterator[str]:
                 }
                 wanted = ", ".join(f"{name} {figure(bound)}" for name, bound in bounds.items())
                 yield f"{rule}: {cut['measure']} is {figure(value)}, wanted {wanted}"
-
-
-def figure(value: Any) -> Any:
-    """A number without the `.0` of a whole one, and in as many digits as tell it from a bound."""
-    return f"{value:.12g}" if isinstance(value, float) else value
-
-
-def arrow_lines(path: Place, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
-    """An Arrow IPC file: its schema's metadata and first rows."""
-    with pa.ipc.open_file(path.mapped()) as reader:
-        _need_columns(path, reader.schema, columns)
-        count = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-        yield f"{count:,} rows in {reader.num_record_batches} blocks"
-        for key, value in (reader.schema.metadata or {}).items():
-            yield f"  {key.decode()}: {value.decode()[:200]}"
-        if reader.num_record_batches:
-            head = pa.Table.from_batches([reader.get_batch(0)]).slice(0, rows)
-            yield from table_lines((head.select(columns) if columns else head).to_pylist(), as_json)
-
-
-def stream_lines(path: Place) -> Iterator[str]:
-    """A plan (components, weights, phases) or a cursor."""
-    if path.suffix == ".json" and path.is_file() and path.name != "plan.json":
-        yield from (f"{key}: {value}" for key, value in json.loads(path.read_text(encoding="utf-8")).items())
-        return
-    for place in (path, path / "plan.json", path / "shards" / "plan.json"):
-        if place.is_file():
-            yield json.dumps(json.loads(place.read_text(encoding="utf-8")), indent=1)
-            return
-    if (path / RECIPE).is_file():
-        raise InputError(f"{path}: no stage of this run is done yet; run the same command again to go on")
-    raise InputError(
-        f"{path}: nothing to show; name a run's folder, a .parquet or .arrow file, plan.json or a cursor"
-    )
-
-
-def plain(value: Any) -> Any:
-    """A value for JSON and for people: bytes as hex, dates in ISO form."""
-    if isinstance(value, bytes):
-        return value.hex()
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def table_lines(rows: Iterable[Mapping[str, Any]], as_json: bool) -> Iterator[str]:
-    """Aligned columns, one line a row; or JSON lines with whole values."""
-    values = [{key: plain(value) for key, value in row.items()} for row in rows]
-    if as_json:
-        yield from (json.dumps(row, ensure_ascii=False, default=plain) for row in values)
-        return
-    if not values:
-        yield "no rows"
-        return
-    cells = [[_cell(row[key]) for key in row] for row in values]
-    names = list(values[0])
-    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    for line in [names, *cells]:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-
-
-def _cell(value: Any) -> str:
-    text = " ".join(str("" if value is None else value).split())
-    return "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in text)[:CELL]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from corpusmill.jobs.show import plain
+from corpusmill.jobs.tables import plain
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.quarantine import Lift, Quarantine

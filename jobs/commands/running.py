@@ -161,7 +161,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         resources=options.resources,
         replay=read_list(Path(options.replay)) if options.replay else Replay(options.retry_failed),
     )
-    from corpusmill.jobs.show import closing_lines
+    from corpusmill.jobs.closing import closing_lines
 
     print("\n".join([*closing_lines(run), *cost.cost_lines(run, options.price_per_core_hour, write=True)]))
     return 0
