@@ -20,8 +20,8 @@ HEAD = """# What the benchmarks said
 Ratios are of CPU seconds, medians over turns; what a key means stands at the head of `benchmarks/<benchmark>.py`, and the command that
 makes it there too. `benchmarks/results.py` writes this file.
 
-Those of `engine` are one turn of `--quick` beside other work on both cores: the plain function alone took 2.5 to 4.5 s in five such turns, so
-that a ratio says nothing finer than a fifth. What the engine adds there is `driver`, 0.02 s locally and 0.06 s on Ray, of 4 s.
+Those of `engine` are medians of three turns on a quiet machine. Two equal plain loops beside each other differed by 0.96 to 1.10 there, so that
+a ratio says nothing finer than a tenth.
 
 | benchmark | key | value | on |
 |---|---|---|---|
