@@ -134,9 +134,7 @@ def main() -> None:
 
 def train(options: argparse.Namespace, folder: Path) -> None:
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    gpus = torch.cuda.device_count()
-    device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
-    torch.use_deterministic_algorithms(not gpus)
+    device = own_device(rank)
     torch.set_num_threads(options.threads)  # another number splits sums otherwise: other last bits
     folder.mkdir(parents=True, exist_ok=True)
     shards = Shards(options.data)
@@ -145,7 +143,8 @@ def train(options: argparse.Namespace, folder: Path) -> None:
     model = Decoder(vocab, length, options.width, options.layers, options.heads, options.dropout).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95))
     spikes = Spikes(options.spike_window, options.spike_after, options.spike_sigmas)
-    run = Training(nn.parallel.DistributedDataParallel(model) if ranks > 1 else model, optimizer, spikes)
+    shared = nn.parallel.DistributedDataParallel(model) if ranks > 1 else model  # on the model's own device
+    run = Training(shared, optimizer, spikes)
     checkpoints = Checkpoints(folder, options.keep)
     start = checkpoints.newest()
     if start is None:
@@ -176,6 +175,19 @@ def train(options: argparse.Namespace, folder: Path) -> None:
     checkpoints.wait()
 
 
+def own_device(rank: int) -> torch.device:
+    """This process's GPU where there are some; deterministic kernels, on a GPU as far as there are such ones for all that is used."""
+    gpus = torch.cuda.device_count()
+    if not gpus:
+        torch.use_deterministic_algorithms(True)
+        return torch.device("cpu")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs to be deterministic
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank % gpus)))
+    torch.cuda.set_device(device)  # barriers of NCCL take the current one
+    return device
+
+
 def until_spike(
     run: Training, options: argparse.Namespace, checkpoints: Checkpoints, log: Log, device: torch.device
 ) -> Spike | None:
@@ -187,7 +199,9 @@ def until_spike(
     for batch in loader:
         first = loader.state_dict()["next"] - options.batch_size
         torch.manual_seed(derive(options.seed, run.step, rank))
-        losses, loss = forward(run.model, {name: part.to(device) for name, part in batch.items()})
+        # Batches lie in pinned memory where there is a GPU: the copy goes on beside what the GPU is at.
+        there = {name: part.to(device, non_blocking=True) for name, part in batch.items()}
+        losses, loss = forward(run.model, there)
         run.optimizer.zero_grad()
         loss.backward()
         norm = float(nn.utils.clip_grad_norm_(run.model.parameters(), options.clip))

@@ -79,7 +79,7 @@ def damage_lines(run: Run, most: int = 20) -> Iterator[str]:
 def mixture_lines(out: Place) -> list[str]:
     """The stream of a run: its plan and what each component weighs in it."""
     from corpusmill.shards.layout import PLAN_FILE
-    from corpusmill.shards.plan import read_plan
+    from corpusmill.shards.plan_file import read_plan
 
     path = out / "shards" / PLAN_FILE
     plan = read_plan(path)

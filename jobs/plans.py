@@ -3,72 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from corpusmill.mixing import weights as shares
-from corpusmill.pipeline.engine.store import put
+from corpusmill.pipeline.engine.alone import alone
+from corpusmill.pipeline.engine.place import Disk, Place, readable
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.append import appended, write_appended
-from corpusmill.shards.layout import MANIFEST, Manifest, read_manifest
+from corpusmill.shards.layout import MANIFEST, PLAN_FILE, Manifest, read_manifest
 from corpusmill.shards.plan import (
     Phase,
     Plan,
     compile_plan,
     component_of,
-    plan_on_disk,
-    read_plan,
     same_kind,
 )
+from corpusmill.shards.plan_file import find_plan, folder_to_change, read_plan
 
 Found = tuple[str, str, Manifest]
 """Name in the plan, folder below plan.json's, manifest."""
 
 
-def append(
-    path: str,
-    start: int,
-    weights: Mapping[str, float],
-    *,
-    ramp: int = 0,
-    folders: Sequence[str] = (),
-    samples: int | None = None,
-    max_epochs: Mapping[str, float] | None = None,
-    exhaust: str = "repeat",
-) -> Plan:
-    """Writes plan.json anew: as it was below `start`, with `weights` from there on. Its end stays unless `samples` gives another."""
-    place = plan_on_disk(path)
+@dataclass(frozen=True)
+class Choices:
+    """What both kinds of plans take. `weights` None: proportional to rows. `samples` None: the end stays, or there is none but the limits'."""
+
+    weights: Mapping[str, float] | None
+    folders: Sequence[str] = ()
+    samples: int | None = None
+    max_epochs: Mapping[str, float] | None = None
+    exhaust: str = "repeat"
+
+
+def append(path: str, start: int, ramp: int, choices: Choices) -> Plan:
+    """Writes plan.json anew: as it was below `start`, with other weights from there on."""
+    place = find_plan(path)
+    folder_to_change(place)
     plan = read_plan(place)
-    found = [each for folder in folders for each in components(place.parent, folder)]
+    found = [each for given in choices.folders for each in components(_folder(place), given)]
     first = read_manifest(place.parent / plan.components[0].folder)
     for _, _, manifest in found:
         same_kind(first, manifest)
     sizes = {c.name: c.rows for c in plan.components} | {name: m.rows for name, _, m in found}
     longer = appended(
         plan,
-        Phase(start, _ppb(weights, sizes), ramp),
+        Phase(start, _ppb(choices.weights, sizes), ramp),
         components=[component_of(folder, manifest, name) for name, folder, manifest in found],
-        samples=plan.samples if samples is None else samples,
-        max_epochs=_whole(max_epochs),
-        exhaust=exhaust,
+        samples=plan.samples if choices.samples is None else choices.samples,
+        max_epochs=_whole(choices.max_epochs),
+        exhaust=choices.exhaust,
     )
     write_appended(place, plan, longer)
     return longer
 
 
-def new(
-    path: str,
-    folders: Sequence[str],
-    weights: Mapping[str, float] | None,
-    *,
-    max_epochs: Mapping[str, float],
-    **options: Any,
-) -> Plan:
+def new(path: str, seed: int, window: int, choices: Choices) -> Plan:
     """Writes a plan over all components of `folders`; refuses where one stands already."""
-    place = Path(path) if path.endswith(".json") else Path(path) / "plan.json"
-    if place.exists():
-        raise ShardError(f"{place} is there already: a plan in use is added to with `corpusmill plan append`")
-    found = [each for folder in folders for each in components(place.parent, folder)]
+    given = readable(path)
+    place = given if given.suffix == ".json" else given / PLAN_FILE
+    folder = folder_to_change(place)
+    _need_none(place)
+    found = [each for given in choices.folders for each in components(place.parent, given)]
     if not found:
         raise ShardError("a plan needs components: --add [NAME=]FOLDER, once or more")
     sizes = {name: manifest.rows for name, _, manifest in found}
@@ -76,46 +72,63 @@ def new(
         raise ShardError(
             f"components of one name: {', '.join(sorted(name for name, _, _ in found))}; give names, like --add NAME=FOLDER"
         )
-    phase = Phase(0, _ppb(weights, sizes) if weights else shares.in_ppb(shares.proportional(sizes)))
     plan = compile_plan(
-        [(folder, manifest) for _, folder, manifest in found],
-        [phase],
-        names={folder: name for name, folder, _ in found},
-        max_epochs=_whole(max_epochs),
-        **options,
+        [(below, manifest) for _, below, manifest in found],
+        [Phase(0, _ppb(choices.weights, sizes))],
+        seed=seed,
+        window=window,
+        names={below: name for name, below, _ in found},
+        samples=choices.samples,
+        max_epochs=_whole(choices.max_epochs),
+        exhaust=choices.exhaust,
     )
-    put(place, plan.encode())
+    with alone(folder):
+        _need_none(place)
+        place.put(plan.encode())
     return plan
 
 
-def components(root: Path, given: str) -> list[Found]:
+def _need_none(place: Place) -> None:
+    if place.is_file():
+        raise ShardError(f"{place} is there already: a plan in use is added to with `corpusmill plan append`")
+
+
+def components(root: Place, given: str) -> list[Found]:
     """The component, or all components of the run, at `[NAME=]FOLDER`, which must lie below the plan's folder `root`."""
     name, equals, path = given.partition("=")
-    folder = Path(path if equals else given)
+    folder = readable(path if equals else given)
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
         return [(name if equals else manifest.name, _below(root, folder), manifest)]
-    place = plan_on_disk(folder)
+    place = find_plan(folder)
     found = []
     for component in read_plan(place).components:
-        inside = place.parent / component.folder
+        inside = _folder(place) / component.folder
         own = f"{name}.{component.name}" if equals else component.name
         found.append((own, _below(root, inside), read_manifest(inside)))
     return found
 
 
-def _below(root: Path, folder: Path) -> str:
+def _folder(plan: Path | Place) -> Place:
+    return Disk(plan.parent) if isinstance(plan, Path) else plan.parent
+
+
+def _below(root: Place, folder: Place) -> str:
     """Links are taken as they lie: one below the plan's folder may lead to another disk."""
-    try:
-        return folder.absolute().relative_to(root.absolute()).as_posix()
-    except ValueError:
+    above, inside = (
+        str(place.path.absolute() if isinstance(place, Disk) else place) for place in (root, folder)
+    )
+    if not inside.startswith(f"{above}/"):
         raise ShardError(
             f"{folder} does not lie below the plan's folder {root}: put plan.json above all its components (links to them will do), "
             "so that they can be moved together"
-        ) from None
+        )
+    return inside.removeprefix(f"{above}/")
 
 
-def _ppb(weights: Mapping[str, float], sizes: Mapping[str, int]) -> dict[str, int]:
+def _ppb(weights: Mapping[str, float] | None, sizes: Mapping[str, int]) -> dict[str, int]:
+    if weights is None:
+        return shares.in_ppb(shares.proportional(sizes))
     return shares.in_ppb(shares.manual(weights, sizes, "--weights"))
 
 

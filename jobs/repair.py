@@ -9,12 +9,11 @@ A block table or the shards' copy of the tokenizer is made from what lies beside
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 
 from corpusmill.jobs.verify import Broken, broken_files, verify
-from corpusmill.pipeline.engine.place import Disk, Place, Where, place_of
+from corpusmill.pipeline.engine.place import Place, Where, place_of
 from corpusmill.pipeline.engine.state import RUN, need_state
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import RecipeError, ShardError
@@ -37,11 +36,11 @@ def repair(where: Where, workers: int | None = None) -> Iterator[str]:
         yield from _repair_run(out, workers)
     else:
         verify(out)  # says what is wrong when this is no folder of shards
-        assert isinstance(out, Disk)
-        folder = out.path.parent if out.path.suffix == ".json" else out.path
-        for path in sorted(folder.rglob(MANIFEST)):
-            if blocks_again(path.parent):
-                yield f"{path.parent / BLOCKS_FILE}: made again from the shards"
+        folder = out.parent if out.suffix == ".json" else out
+        for name in sorted(name for name in folder.sizes() if name.rpartition("/")[2] == MANIFEST):
+            component = (folder / name).parent
+            if blocks_again(component):
+                yield f"{component / BLOCKS_FILE}: made again from the shards"
 
 
 def _repair_run(out: Place, workers: int | None) -> Iterator[str]:
@@ -95,7 +94,7 @@ def _run_again(out: Place, broken: Sequence[Broken], workers: int | None) -> Non
 
 def _has_plan(out: Place) -> bool:
     """Whether the plan of a run that makes one can be read."""
-    from corpusmill.shards.plan import read_plan
+    from corpusmill.shards.plan_file import read_plan
 
     if not any(stage.folder.startswith("shards/") for stage in need_state(out).stages):
         return True
@@ -109,16 +108,14 @@ def _has_plan(out: Place) -> bool:
 def _from_neighbours(broken: Broken, others: Sequence[Broken]) -> bool:
     """Whether the file could be made from whole files of its own folder or of the stage that it is a copy from."""
     folder, name = broken.folder, broken.name or ""
-    if not isinstance(folder, Disk):
-        return False
     head, _, base = name.rpartition("/")
     beside = {each.name for each in others if str(each.folder) == str(folder)}
     if base != BLOCKS_FILE or f"{head}/{MANIFEST}" in beside:
         return False
-    return blocks_again(folder.path / head)
+    return blocks_again(folder / head)
 
 
-def blocks_again(folder: Path) -> bool:
+def blocks_again(folder: Place) -> bool:
     """Write a component's blocks.arrow from its shards when it is not what its manifest says; whether it then was."""
     try:
         manifest = read_manifest(folder)
@@ -130,14 +127,15 @@ def blocks_again(folder: Path) -> bool:
         return False  # a shard or the manifest is broken, too
     if hash_bytes(made) != manifest.blocks_xxh3:
         return False
-    Disk(path).put(made)
+    path.put(made)
     return True
 
 
-def _blocks(folder: Path, manifest: Manifest) -> bytes:
+def _blocks(folder: Place, manifest: Manifest) -> bytes:
     tables = [BLOCKS.empty_table()]
     first_row = 0
     for number, shard in enumerate(manifest.shards):
-        tables.append(block_table(folder / shard.file, number, first_row))
+        with (folder / shard.file).here() as file:
+            tables.append(block_table(file, number, first_row))
         first_row += shard.rows
     return encode_blocks(pa.concat_tables(tables))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from corpusmill.jobs.closing import damage_lines, funnel_lines, shard_lines
 from corpusmill.jobs.files import file_lines
 from corpusmill.jobs.tables import figure, plain, table_lines
-from corpusmill.pipeline.engine.place import place_of
+from corpusmill.pipeline.engine.place import readable
 from corpusmill.pipeline.engine.state import RUN
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.registry import suggestion
@@ -29,7 +29,7 @@ STATES = ("kept", "dropped", "failed")
 
 def show(options: argparse.Namespace) -> Iterator[str]:
     """Lines for `corpusmill show`."""
-    place = place_of(options.path)
+    place = readable(options.path)
     place.check()
     if options.audit:
         from corpusmill.jobs.audit import audit_lines

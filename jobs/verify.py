@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from corpusmill.pipeline.engine.manifest import HEAD, SPENT, read_manifest
-from corpusmill.pipeline.engine.place import Disk, Place, Where, place_of
+from corpusmill.pipeline.engine.place import Place, Where, readable
 from corpusmill.pipeline.engine.state import RUN, need_state
 from corpusmill.pipeline.engine.store import hash_bytes
-from corpusmill.pipeline.errors import InputError
+from corpusmill.pipeline.errors import InputError, ShardError
+from corpusmill.shards.layout import BLOCKS_FILE, MANIFEST, PLAN_FILE
 
 
 def verify(where: Where) -> tuple[list[str], int]:
-    """(findings, files checked) for OUT of a run or a folder of shards. Every finding names its file and what redoes it.
-
-    Of a run on a store all files are compared with what was recorded; the blocks inside shards, whose hashes say where in a file it is
-    damaged, are looked at on a disk only.
-    """
-    out = place_of(where)
+    """(findings, files checked) for OUT of a run or a folder of shards. Every finding names its file and what redoes it."""
+    out = readable(where)
     if (out / RUN).is_file():
         findings, checked = verify_run(out)
-        if isinstance(out, Disk) and (out / "shards" / "plan.json").is_file():
-            findings += _verify_shards(out.path / "shards")
+        if (out / "shards" / PLAN_FILE).is_file():
+            findings += _verify_shards(out / "shards")
         return findings, checked
-    if not isinstance(out, Disk):
-        raise InputError(
-            f"{out} is no run (no {RUN}); shards alone are verified on a disk: copy the folder there"
-        )
-    path = out.path
-    folder = path.parent if path.name == "plan.json" else path
-    if not (folder / "plan.json").is_file():
-        raise InputError(f"{path} is neither a run (no {RUN}) nor a folder of shards (no plan.json)")
-    found = _verify_shards(folder)
-    return found, sum(1 for file in folder.rglob("*") if file.is_file())
+    folder = out.parent if out.name == PLAN_FILE else out
+    if not (folder / PLAN_FILE).is_file():
+        raise InputError(f"{out} is neither a run (no {RUN}) nor a folder of shards (no {PLAN_FILE})")
+    return _verify_shards(folder), _shard_files(folder)
+
+
+def _shard_files(folder: Place) -> int:
+    """The files that a plan's shards are made of, as far as their manifests can be read: plan, tokenizer and sidecars included."""
+    from corpusmill.shards.layout import file_of, read_manifest
+    from corpusmill.shards.plan_file import read_plan
+
+    files = {str(folder / PLAN_FILE)}
+    with contextlib.suppress(ShardError):
+        for component in read_plan(folder / PLAN_FILE).components:
+            inside = folder / component.folder
+            with contextlib.suppress(ShardError):
+                manifest = read_manifest(inside)
+                own = (MANIFEST, BLOCKS_FILE, *(n for s in manifest.shards for n in (s.file, s.docs_file)))
+                files |= {str(inside / name) for name in own}
+                files.add(str(file_of(inside, manifest.tokenizer_file)))
+    return len(files)
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ def _wrong(file: Place, found: int | None, size: int, digest: str) -> str:
     return "" if file.hash() == digest else f"its bytes have changed since they were written: {again}"
 
 
-def _verify_shards(folder: Path) -> list[str]:
+def _verify_shards(folder: Place) -> list[str]:
     from corpusmill.shards.verify import verify as verify_shards
 
     return [str(finding) for finding in verify_shards(folder)]

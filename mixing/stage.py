@@ -22,7 +22,8 @@ from corpusmill.shards.components import HOLDOUT
 from corpusmill.shards.holdout import in_turn
 from corpusmill.shards.layout import HOLDOUT_FILE, PLAN_FILE, Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
-from corpusmill.shards.plan import Phase, Plan, compile_plan, decode_plan
+from corpusmill.shards.plan import Phase, Plan, compile_plan
+from corpusmill.shards.plan_file import decode_plan
 from corpusmill.shards.write import Write
 
 MIXTURE_FILE = "mixture.yaml"

@@ -10,6 +10,7 @@ import email.utils
 import functools
 import http.client
 import logging
+import os
 import re
 import time
 import urllib.request
@@ -38,6 +39,10 @@ class Again(Exception):
         self.absent = absent  # nobody answers at this address: perhaps it is misspelt
 
 
+class Absent(InputError):
+    """There is no such file."""
+
+
 @contextlib.contextmanager
 def answer_of(url: str, headers: Mapping[str, str]) -> Iterator[Any]:
     """The final answer to a GET, behind redirects; Again for a busy server, InputError for one that refuses."""
@@ -52,7 +57,7 @@ def answer_of(url: str, headers: Mapping[str, str]) -> Iterator[Any]:
         if status == 412:
             raise changed(url, "the server has another version")
         if status in (404, 410):
-            raise InputError(f"{url}: there is no such file ({status}); check the address")
+            raise Absent(f"{url}: there is no such file ({status}); check the address")
         if status in (401, 403, 407):
             # Some servers say 403 to who asks too often: while reading, that is a matter of waiting.
             if "If-Match" in headers or "If-Unmodified-Since" in headers:
@@ -113,12 +118,12 @@ def _pool_for(url: str) -> Any:
     # typeshed knows it on macOS only; it is everywhere.
     if proxy and urllib.request.proxy_bypass_environment(parts.hostname or "", proxies):  # type: ignore[attr-defined]
         proxy = None
-    return _pool(proxy)
+    return _pool(proxy, os.getpid())
 
 
 @functools.cache
-def _pool(proxy: str | None) -> Any:
-    """Connections of this process, through a proxy or not."""
+def _pool(proxy: str | None, process: int) -> Any:
+    """Connections of one process, through a proxy or not: a forked one shares none with its parent."""
     import urllib3
 
     _quiet_log()

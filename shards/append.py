@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.mixture import PPB
-from corpusmill.shards.plan import Component, Past, Phase, Plan, read_plan, within_budget
+from corpusmill.shards.plan import Component, Past, Phase, Plan, within_budget
+from corpusmill.shards.plan_file import folder_to_change, read_plan
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place
@@ -82,10 +82,18 @@ def appended(
     return within_budget(longer, samples, exhaust)
 
 
-def write_appended(path: Path, old: Plan, new: Plan) -> None:
-    """plan.json anew, and the plan that it was under its id beside it."""
-    put(path.parent / PLANS_FOLDER / f"{old.id}.json", old.encode())
-    put(path, new.encode())
+def write_appended(path: Path | Place, old: Plan, new: Plan) -> None:
+    """plan.json anew, and the plan that it was under its id beside it. ShardError when it is no longer `old`: nobody's phase is lost."""
+    from corpusmill.pipeline.engine.alone import alone
+
+    folder = folder_to_change(path)
+    with alone(folder):
+        if read_plan(path).id != old.id:
+            raise ShardError(
+                f"{path} was changed meanwhile by somebody else: look at it (corpusmill plan show), then give the command again"
+            )
+        (folder / PLANS_FOLDER / f"{old.id}.json").put(old.encode())
+        (folder / path.name).put(new.encode())
 
 
 def earlier(path: Path | Place, plan_id: str) -> Plan | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.audit import AUDIT
 from corpusmill.shards.kept_out import KEPT_OUT_FILE
-from corpusmill.shards.plan import plan_on_disk, read_plan
+from corpusmill.shards.plan_file import find_plan, read_plan
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Sidecar
 from corpusmill.shards.words import Words
@@ -58,14 +58,12 @@ def audited(path: str | Path, worst: int = 3) -> list[Audited]:
 
 def kept_out(path: str | Path) -> pa.Table:
     """What the audit kept out of the shards of the plan at `path`, all runs together (shards/kept_out.py); None is an empty table."""
-    place = plan_on_disk(path)
-    found = {place.parent / component.folder for component in read_plan(place).components}
-    files = sorted(
-        {folder.parent / KEPT_OUT_FILE for folder in found}
-        | {f.parent.parent / KEPT_OUT_FILE for f in found},
-        key=str,
-    )
-    tables = [pq.read_table(file, partitioning=None) for file in files if file.is_file()]
+    place = find_plan(path)
+    folders = (PurePosixPath(component.folder) for component in read_plan(place).components)
+    # Beside the components, and above those that are held out; "." is the plan's own folder.
+    names = sorted({str(above / KEPT_OUT_FILE) for folder in folders for above in list(folder.parents)[:2]})
+    files = [place.parent / name for name in names]
+    tables = [pq.read_table(pa.BufferReader(file.read_bytes())) for file in files if file.is_file()]
     return pa.concat_tables(tables) if tables else pa.table({"reason": pa.array([], pa.string())})
 
 
@@ -120,7 +118,7 @@ def _frequent(reader: ComponentReader) -> list[tuple[int, str | None, float]]:
 def _words(reader: ComponentReader) -> Words | None:
     """None for a tokenizer whose vocabulary cannot be read without its library."""
     try:
-        return Words((reader.folder / reader.manifest.tokenizer_file).read_bytes())
+        return Words(reader.tokenizer.read_bytes())
     except (OSError, ValueError):
         return None
 

@@ -2,7 +2,7 @@
 
 `documents` gives each component's documents whole, in the order of its shards, which is a full shuffle; `rows` gives samples of the
 plan, mixed as the stream mixes them, T + 1 tokens each. What is in quarantine is left out of the first and stands as end-of-text
-in the second. Every file is written under a temporary name and renamed when it is whole. Memory: one shard's tokens (`documents`)
+in the second. Every file gets its name when it is whole, on a disk or a store. Memory: one shard's tokens (`documents`)
 or a few blocks (`rows`), and 4 bytes a document for Megatron's index.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpusmill.pipeline.engine.store import commit, put, temporary_beside
+from corpusmill.pipeline.engine.place import Disk, Place, place_of
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards import hf
 from corpusmill.shards.megatron import stored_dtype, write_index
@@ -50,14 +50,14 @@ class Source:
 class Exported:
     """`items` documents or rows with `tokens` tokens under `path`: a folder, or the prefix that Megatron takes."""
 
-    path: Path
+    path: Path | Place
     items: int
     tokens: int
 
 
 def export_tokens(
-    path: str | Path,
-    to: str | Path,
+    path: str | Path | Place,
+    to: str | Path | Place,
     format: str,
     samples: tuple[int, int] | None = None,
     components: Sequence[str] = (),
@@ -67,14 +67,16 @@ def export_tokens(
 
     `to` is a new folder. Raises ShardError for one that holds something, and for what the plan does not hold.
     """
-    shards, to = Shards(path), Path(to)
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+    shards, target = Shards(path), place_of(to)
+    if target.is_file() or target.sizes():
         raise ShardError(
             f"{to} is there already: choose a new folder, or delete what an interrupted export left"
         )
+    target.check(write=True)
     sources = [rows(shards, *samples)] if samples is not None else documents(shards, components, text)
     write = {"megatron": _megatron, "parquet": _parquet, "hf": _hf}[format]
-    return [write(source, to) for source in sources]
+    found = [write(source, target) for source in sources]
+    return [replace(each, path=each.path.path) if isinstance(each.path, Disk) else each for each in found]
 
 
 def documents(shards: Shards, components: Sequence[str] = (), text: bool = False) -> list[Source]:
@@ -155,7 +157,7 @@ def _decoder(reader: ComponentReader) -> Callable[[npt.NDArray[Any]], str]:
     from corpusmill.pipeline.text.engines import HuggingFace
 
     manifest = reader.manifest
-    path = reader.folder / manifest.tokenizer_file
+    path = reader.tokenizer
     engine = HuggingFace(path.read_bytes(), str(path))
     first = manifest.boundary in ("bos", "both")
     last = -1 if manifest.boundary in ("eos", "both") else None
@@ -236,7 +238,7 @@ def _lists(values: npt.NDArray[Any]) -> pa.Array:
     return pa.ListArray.from_arrays(ends, pa.array(values.reshape(-1)))
 
 
-def _megatron(source: Source, to: Path) -> Exported:
+def _megatron(source: Source, to: Place) -> Exported:
     dtype = stored_dtype(source.vocab_size)
     lengths: list[npt.NDArray[np.int32]] = []
     with whole(to / f"{source.name}.bin") as data:
@@ -252,7 +254,7 @@ def _megatron(source: Source, to: Path) -> Exported:
     )
 
 
-def _parquet(source: Source, to: Path) -> Exported:
+def _parquet(source: Source, to: Place) -> Exported:
     folder, items, tokens = to / source.name, 0, 0
     for number, file in enumerate(source.files):
         tables = file()
@@ -267,7 +269,7 @@ def _parquet(source: Source, to: Path) -> Exported:
     return Exported(folder, items, tokens)
 
 
-def _hf(source: Source, to: Path) -> Exported:
+def _hf(source: Source, to: Place) -> Exported:
     folder, items, tokens = to / source.name, 0, 0
     names = [f"data-{number:05d}-of-{len(source.files):05d}.arrow" for number in range(len(source.files))]
     schema = None
@@ -280,7 +282,7 @@ def _hf(source: Source, to: Path) -> Exported:
                 writer.write_table(each)
                 items, tokens = items + each.num_rows, tokens + _count(each)
     for name, content in hf.description(schema, names).items():
-        put(folder / name, content)
+        (folder / name).put(content)
     return Exported(folder, items, tokens)
 
 
@@ -289,13 +291,13 @@ def _count(table: pa.Table) -> int:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
+def whole(path: Place) -> Iterator[BinaryIO]:
     """A file that gets its name when it is written to the end."""
-    temporary = temporary_beside(path)
+    temporary = path.temporary()
     try:
         with temporary.open("wb") as file:
             yield file
-        commit(temporary, path)
+        path.put_file(temporary)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""Where the bytes of shards come from: files of this machine, mapped; or objects of a store, by way of the node's cache (cache.py).
+"""Where the bytes of shards come from: files of this machine, mapped; or objects of a store or web server, by way of the node's cache (cache.py).
 
 A block of a store is one ranged GET for the whole node, whatever is read of it, in whatever order, by however many of its processes;
 an object costs each process one HEAD before its first block. Manifests and block tables are named by their hashes and come once
@@ -25,7 +25,7 @@ from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.fetchers import FETCHER, Damaged, Threads
 
 if TYPE_CHECKING:
-    from corpusmill.pipeline.engine.place import Place
+    from corpusmill.pipeline.engine.place import Place, Ranges
     from corpusmill.shards.cache import Cache
 
 OPEN_SHARDS = 256
@@ -134,7 +134,7 @@ class Disk:
 
 
 class Store:
-    """Objects of a store, by way of the node's cache. Not to be used in a forked child: the store's client does not survive a fork."""
+    """Objects of a store or web server, by way of the node's cache. Not to be used in a forked child: their clients do not survive a fork."""
 
     def __init__(self, cache: Cache) -> None:
         from corpusmill.shards.cache import BlockCache
@@ -146,7 +146,7 @@ class Store:
         )
         self._half = 1
         self._process = os.getpid()
-        self._objects: OrderedDict[str, pa.NativeFile] = OrderedDict()
+        self._objects: OrderedDict[str, Ranges] = OrderedDict()
         self._lock = threading.Lock()
         self._damaged: set[str] = set()
         self._opening: dict[str, threading.Lock] = {}
@@ -198,12 +198,12 @@ class Store:
         # A thread that reads ahead asks once: who needs the block asks again, and a program that ends waits for such threads.
         for left in reversed(range(1 if threading.current_thread().name == FETCHER else TRIES)):
             try:
-                data: bytes = self._object(path, size_bytes).read_at(length, offset)
+                data = self._object(path, size_bytes).read_at(length, offset)
                 if len(data) == length:
                     return data
                 why = f"{len(data)} of {length} came"
             except OSError as error:
-                failure = store_error(str(path), error)
+                failure = error if isinstance(error, Unreachable) else store_error(str(path), error)
                 if not isinstance(failure, Unreachable):
                     raise ShardError(f"{failure}; {what} are needed") from None
                 why = str(failure)
@@ -215,8 +215,8 @@ class Store:
             f"{path}: {what} cannot be had ({why}); go on from the cursor when the store answers"
         )
 
-    def _object(self, path: Any, size_bytes: int) -> pa.NativeFile:
-        """The object, opened: one HEAD, however many threads want it."""
+    def _object(self, path: Any, size_bytes: int) -> Ranges:
+        """The object, opened: one request, however many threads want it."""
         name = str(path)
         with self._lock:
             opening = self._opening.setdefault(name, threading.Lock())
@@ -225,7 +225,7 @@ class Store:
                 if name in self._objects:
                     self._objects.move_to_end(name)
                     return self._objects[name]
-            opened = path.client.open_input_file(path.key)
+            opened: Ranges = path.ranges()
             if (found := opened.size()) != size_bytes:
                 raise ShardError(
                     f"{path} has {found} bytes, its manifest says {size_bytes}; restore it or shard again"

@@ -1,6 +1,7 @@
 """Entries for a quarantine list: a document, or samples, become rows and tokens of components, once, when they are added.
 
-The list is written whole under a temporary name and renamed; it only grows, so a version that a cursor names stays in it.
+The list is put whole; it only grows, so a version that a cursor names stays in it. Who adds at the same time as others adds behind them:
+nobody's entry is lost, on a disk or on a store (pipeline/engine/alone.py).
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.errors import CursorError, ShardError
-from corpusmill.shards.plan import plan_on_disk
+from corpusmill.shards.plan import Plan
+from corpusmill.shards.plan_file import folder_to_change
 from corpusmill.shards.quarantine import (
     QUARANTINE_FILE,
     Entry,
@@ -95,29 +96,30 @@ def _spans(document: Document, tokens: Tokens | None) -> tuple[Span, ...]:
 
 
 def _added(shards: Shards, entries: Sequence[Entry | Lift]) -> Quarantine:
-    """The list with `entries` behind it, checked, written."""
-    for entry in entries:
-        if not entry.reason.strip():
-            raise ShardError("a reason is needed: whoever reads the list later has nothing else to go by")
-        if isinstance(entry, Entry):
-            _check_new(shards, entry)
-    grown = Quarantine((*shards.quarantine.entries, *entries))
-    path = plan_on_disk(shards.path).parent / QUARANTINE_FILE
-    check_entries(grown, shards.plan, str(path))
-    # Finding a document can take minutes.
-    if read_quarantine(path.parent, shards.plan).id != shards.quarantine.id:
-        raise ShardError(f"{path} was changed meanwhile by somebody else: run the same command again")
-    put(path, grown.encode())
+    """The list as it stands now, with `entries` behind it: checked and written while nobody else writes."""
+    from corpusmill.pipeline.engine.alone import alone
+
+    if any(not entry.reason.strip() for entry in entries):
+        raise ShardError("a reason is needed: whoever reads the list later has nothing else to go by")
+    folder = folder_to_change(shards.path)
+    with alone(folder):
+        found = read_quarantine(folder, shards.plan)
+        for entry in entries:
+            if isinstance(entry, Entry):
+                _check_new(shards.plan, found, entry)
+        grown = Quarantine((*found.entries, *entries))
+        check_entries(grown, shards.plan, str(folder / QUARANTINE_FILE))
+        (folder / QUARANTINE_FILE).put(grown.encode())
     return grown
 
 
-def _check_new(shards: Shards, entry: Entry) -> None:
+def _check_new(plan: Plan, found: Quarantine, entry: Entry) -> None:
     """Raises ShardError when all of it is hidden for good already."""
-    place = [component.name for component in shards.plan.components].index(entry.component)
+    place = [component.name for component in plan.components].index(entry.component)
     lasting = Quarantine(
-        tuple(old for _, old, end in shards.quarantine.in_force() if end is None and old.start <= entry.start)
+        tuple(old for _, old, end in found.in_force() if end is None and old.start <= entry.start)
     )
-    hidden = Hidden(lasting, shards.plan)
+    hidden = Hidden(lasting, plan)
     if all(
         set(range(start, end)) <= hidden.tokens(place, row, entry.start) for row, start, end in entry.spans
     ):

@@ -23,7 +23,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -195,6 +195,16 @@ def _check_fields(value: Manifest | ShardFile, where: str) -> None:
             raise ShardError(f"{where}: {found!r} lies outside its folder; do not use these shards")
 
 
+F = TypeVar("F", Path, "Place", "Path | Place")
+
+
+def file_of(folder: F, name: str) -> F:
+    """The file of a relative name with `../` before it: objects have no folders to go up from."""
+    while name.startswith("../"):
+        folder, name = folder.parent, name.removeprefix("../")
+    return folder / name
+
+
 def read_manifest(folder: Path | Place) -> Manifest:
     path = folder / MANIFEST
     try:
@@ -203,14 +213,15 @@ def read_manifest(folder: Path | Place) -> Manifest:
         raise ShardError(f"{path} is missing; restore the component's folder or shard again") from error
 
 
-def read_blocks(folder: Path, manifest: Manifest) -> pa.Table:
-    """The component's blocks, mapped; raises ShardError when the file is missing or not the manifest's."""
+def read_blocks(folder: Path | Place, manifest: Manifest) -> pa.Table:
+    """The component's blocks; raises ShardError when the file is missing or not the manifest's."""
     path = folder / BLOCKS_FILE
     try:
-        with pa.memory_map(str(path)) as source:
-            data = source.read_buffer()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise ShardError(f"{path} is missing or empty; restore it or shard again") from error
+        data = pa.py_buffer(path.read_bytes())
+    except OSError as error:
+        raise ShardError(
+            f"{path} is missing or cannot be read ({error}); restore it or shard again"
+        ) from error
     return decode_blocks(data, manifest, str(path))
 
 

@@ -14,14 +14,13 @@ import numpy as np
 
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.reader import ComponentReader, Shards
-from corpusmill.shards.sidecar import Sidecar, scores
+from corpusmill.shards.sidecar import Origin, Sidecar, origin_of, scores
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Tokens `start` .. `end` - 1 of the row are tokens `token` .. of a document; `offset` and `length` are bytes of `file`.
+class Piece(Origin):
+    """Tokens `start` .. `end` - 1 of the row are tokens `token` .. of a document.
 
-    `file` is below the input's fixed prefix. `url`, `file` and the byte range are None when the input had none.
     `scores` is what else the sidecar holds: language, measures, what sharding noted.
     """
 
@@ -29,12 +28,6 @@ class Piece:
     end: int
     token: int
     document: int
-    id: str
-    url: str | None
-    source: str | None
-    file: str | None
-    offset: int | None
-    length: int | None
     scores: dict[str, Any]
 
 
@@ -91,9 +84,15 @@ def _pieces(reader: ComponentReader, sidecar: Sidecar, block: int, row: int) -> 
     pieces = []
     for start, end, number, token in zip([0, *ends], ends, documents, tokens, strict=False):
         document = sidecar.document(number)
-        fields = {name: document[name] for name in ("url", "source", "file", "offset", "length")}
         pieces.append(
-            Piece(start, end, token, number, document["id"].hex(), scores=scores(document), **fields)
+            Piece(
+                **origin_of(document).origin(),
+                start=start,
+                end=end,
+                token=token,
+                document=number,
+                scores=scores(document),
+            )
         )
     return tuple(pieces)
 

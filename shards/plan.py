@@ -1,6 +1,6 @@
 """The plan of a stream: components, phases and seed. Sample n of a plan is the same row for ever, on any number of ranks.
 
-`plan.json` stands in OUT/shards and names its components' folders relative to itself. Its id is a hash of its content.
+`plan.json` (plan_file.py) stands in OUT/shards and names its components' folders relative to itself. Its id is a hash of its content.
 `past` lists earlier plans (id, first sample that may differ): a cursor made with one of them still fits while it stands
 before that sample. Everything that can go wrong with amounts goes wrong here, when the plan is made: a component that would
 be read more often than its `max_epochs` is an error with its figures, or ends the stream there (`exhaust: stop`).
@@ -8,20 +8,16 @@ be read more often than its `max_epochs` is an error with its figures, or ends t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePosixPath
+from typing import Any
 
 from corpusmill.pipeline.errors import BudgetError, ShardError
-from corpusmill.shards.layout import PLAN_FILE, Manifest, canonical, content_hash
+from corpusmill.shards.layout import Manifest, canonical, content_hash
 from corpusmill.shards.mixture import PPB, Mixture, ramped
 from corpusmill.shards.order import ORDER_VERSION
-
-if TYPE_CHECKING:
-    from corpusmill.pipeline.engine.place import Place
 
 FORMAT = "corpusmill/plan/v1"
 
@@ -187,76 +183,6 @@ def capacity(plan: Plan) -> int | None:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def find_plan(path: str | Path | Place) -> Path | Place:
-    """plan.json for `path`, which is OUT, OUT/shards or the file itself, on this machine or a store."""
-    top = path if isinstance(path, Path) else _place(path)
-    places = [top] if top.suffix == ".json" else [top / PLAN_FILE, top / "shards" / PLAN_FILE]
-    for place in places:
-        if place.is_file():
-            return place
-    raise ShardError(
-        f"no plan at {' or '.join(map(str, places))}; run a recipe with shard and mix, or pass the plan's path"
-    )
-
-
-def plan_on_disk(path: str | Path | Place) -> Path:
-    """plan.json for what changes shards or reads them whole; ShardError for one on a store."""
-    found = find_plan(path)
-    if isinstance(found, Path):
-        return found
-    raise ShardError(
-        f"{found}: shards of a store can be read, not changed or checked here; copy them to a disk for that"
-    )
-
-
-def _place(path: str | Place) -> Path | Place:
-    """A path of this machine stays one: reading it needs no client of a store."""
-    if isinstance(path, str) and "://" not in path:
-        return Path(path)
-    from corpusmill.pipeline.engine.place import place_of
-
-    return place_of(path)
-
-
-def read_plan(path: Path | Place) -> Plan:
-    """Raises ShardError when the file is damaged, edited without its id, or made for another version."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ShardError(f"{path} cannot be read ({error}); restore it or run mix again") from error
-    return decode_plan(data, str(path))
-
-
-def decode_plan(data: bytes, path: str) -> Plan:
-    """`path` is what errors name."""
-    try:
-        value = json.loads(data)
-        if value["format"] != FORMAT or value["order_version"] != ORDER_VERSION:
-            raise ShardError(
-                f"{path} is of format {value['format']!r}, order {value['order_version']!r}; this version reads {FORMAT}, "
-                f"order {ORDER_VERSION}: use the version that wrote it, or run mix again"
-            )
-        plan = Plan(
-            **{
-                name: value[name] for name in ("seed", "window", "sequence_length", "dtype", "eos", "samples")
-            },
-            components=tuple(Component(**component) for component in value["components"]),
-            phases=tuple(Phase(p["from"], p["weights_ppb"], p["ramp"]) for p in value["phases"]),
-            past=tuple(Past(p["id"], p["from"]) for p in value["past"]),
-        )
-        check_plan(plan, path)
-        stated, found = value["id"], plan.id
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ShardError(
-            f"{path} cannot be read as a plan ({error!r}); restore it or run mix again"
-        ) from error
-    if found != stated:
-        raise ShardError(
-            f"{path} was edited: its id is {stated}, its content's {found}; restore it or run mix again"
-        )
-    return plan
 
 
 def check_plan(plan: Plan, where: str) -> None:

@@ -29,13 +29,15 @@ from corpusmill.shards.layout import (
     content_hash,
     decode_blocks,
     decode_manifest,
+    file_of,
     schema,
 )
 from corpusmill.shards.opened import BlockView, OpenBlocks
 from corpusmill.shards.order import ComponentOrder, Order, Samples
 from corpusmill.shards.permutation import Indices
 from corpusmill.shards.pieces import Pieces
-from corpusmill.shards.plan import Component, Plan, find_plan, read_plan
+from corpusmill.shards.plan import Component, Plan
+from corpusmill.shards.plan_file import find_plan, read_plan
 from corpusmill.shards.quarantine import Hidden, read_quarantine
 
 if TYPE_CHECKING:
@@ -69,10 +71,7 @@ class ComponentReader:
     @property
     def tokenizer(self) -> Path | Place:
         """tokenizer.json of the component."""
-        folder, name = self.folder, self.manifest.tokenizer_file
-        while name.startswith("../"):  # objects have no folders to go up from
-            folder, name = folder.parent, name.removeprefix("../")
-        return folder / name
+        return file_of(self.folder, self.manifest.tokenizer_file)
 
     def block_of(self, rows: Indices) -> Indices:
         """The block that holds each component-wide row."""

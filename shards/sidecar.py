@@ -7,7 +7,7 @@ plan: they hold no index, since trainers never ask.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,28 @@ from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.layout import DOCS
 from corpusmill.shards.reader import ComponentReader, Shards
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a document came from: bytes of `file`, which is below the input's fixed prefix. None is what the input did not tell."""
+
+    id: str
+    url: str | None
+    source: str | None
+    file: str | None
+    offset: int | None
+    length: int | None
+
+    def origin(self) -> dict[str, Any]:
+        """These fields, for another value that has them."""
+        return {field.name: getattr(self, field.name) for field in fields(Origin)}
+
+
+def origin_of(document: dict[str, Any]) -> Origin:
+    """Of a document's columns."""
+    named = {name: document[name] for name in ("url", "source", "file", "offset", "length")}
+    return Origin(document["id"].hex(), **named)
 
 
 class Sidecar:
@@ -33,7 +55,7 @@ class Sidecar:
             data = self.path.read_bytes()
         except OSError as error:
             raise ShardError(
-                f"{self.path} cannot be read ({error.strerror}); restore it or shard again"
+                f"{self.path} cannot be read ({error.strerror or error}); restore it or shard again"
             ) from error
         if hash_bytes(data) != entry.docs_xxh3:
             raise ShardError(

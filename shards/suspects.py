@@ -26,6 +26,7 @@ from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.layout import Manifest
 from corpusmill.shards.locate import Located, Piece, locate
 from corpusmill.shards.reader import Shards
+from corpusmill.shards.sidecar import Origin
 from corpusmill.shards.words import Words
 
 if TYPE_CHECKING:
@@ -55,18 +56,12 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Suspect:
+class Suspect(Origin):
     """A document. `longest_run`, `rare` and `garbled` are of its tokens in these samples, `scores` of all of it; `text` is what stands around its longest run, or its beginning, None where no tokenizer.json tells."""
 
     suspicion: float
     component: str
     document: int
-    id: str
-    url: str | None
-    source: str | None
-    file: str | None
-    offset: int | None
-    length: int | None
     tokens: int
     longest_run: int
     rare: float
@@ -132,23 +127,17 @@ def _judged(component: str, seen: _Seen, words: Words | None, rare: float, exces
     suspicion = max(worst / (worst + HALF_RUN), excess, garbled)
     ids = seen.ids[[length for length, _ in runs].index(run)] if run >= LONG_RUN else seen.ids[0]
     begin = max(0, at - AROUND) if run >= LONG_RUN else 0
-    first = seen.first
     return Suspect(
+        **seen.first.origin(),
         suspicion=round(suspicion, 4),
         component=component,
-        document=first.document,
-        id=first.id,
-        url=first.url,
-        source=first.source,
-        file=first.file,
-        offset=first.offset,
-        length=first.length,
+        document=seen.first.document,
         tokens=sum(map(len, seen.ids)),
         longest_run=run,
         rare=round(rare, 4),
         garbled=round(garbled, 4),
         text=words.text(ids[begin : begin + 3 * AROUND]) if words else None,
-        scores=first.scores,
+        scores=seen.first.scores,
         pieces=tuple(seen.places),
     )
 

@@ -1,16 +1,17 @@
 """Everything that can be checked about shards without the documents they came from; each byte is read two or three times.
 
-The stream itself checks lengths when it opens and a block's hash before its first token; this looks at all of it at once:
+Shards of a store or web server are fetched once, one after the other, into TMPDIR. The stream itself checks lengths when it opens and a block's hash before its first token; this looks at all of it at once:
 files against the manifest, blocks against their table, pieces against the sidecar, tokens against the vocabulary.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,12 +28,17 @@ from corpusmill.shards.layout import (
     Manifest,
     ShardFile,
     block_table,
+    file_of,
     read_blocks,
     read_manifest,
     schema,
 )
-from corpusmill.shards.plan import Component, plan_on_disk, read_plan
+from corpusmill.shards.plan import Component
+from corpusmill.shards.plan_file import find_plan, read_plan
 from corpusmill.shards.quarantine import QUARANTINE_FILE, read_quarantine
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,15 @@ class _Pieces:
     offset: npt.NDArray[np.int64]
 
 
-def verify(path: str | Path) -> list[Finding]:
+def verify(path: str | Path | Place) -> list[Finding]:
     """All that is wrong with the shards of the plan at `path` (OUT, OUT/shards or plan.json); [] when nothing is.
 
     Raises ShardError only when there is no plan to go by.
     """
-    place = plan_on_disk(path)
+    from corpusmill.pipeline.engine.place import place_of
+
+    place = find_plan(path)
+    folder = place_of(place.parent)
     try:
         plan = read_plan(place)
     except ShardError as error:
@@ -70,7 +79,7 @@ def verify(path: str | Path) -> list[Finding]:
     findings = [
         Finding(f"{component.folder}/{name}", what)
         for component in plan.components
-        for name, what in _component(place.parent / component.folder, component)
+        for name, what in _component(folder / component.folder, component)
     ]
     try:
         read_quarantine(place.parent, plan)
@@ -79,7 +88,7 @@ def verify(path: str | Path) -> list[Finding]:
     return findings
 
 
-def _component(folder: Path, component: Component) -> Iterator[tuple[str, str]]:
+def _component(folder: Place, component: Component) -> Iterator[tuple[str, str]]:
     """(file below `folder`, what is wrong with it), file by file."""
     try:
         manifest = read_manifest(folder)
@@ -96,32 +105,40 @@ def _component(folder: Path, component: Component) -> Iterator[tuple[str, str]]:
         yield BLOCKS_FILE, str(error)
     first_row = first_document = 0
     for number, shard in enumerate(manifest.shards):
-        broken = list(_files(folder, shard, number, blocks))
-        yield from broken or _content(folder, manifest, number, (first_row, first_document), blocks)
+        with ExitStack() as copies:
+            here, broken = {}, []
+            for name, size in ((shard.file, shard.size_bytes), (shard.docs_file, shard.docs_bytes)):
+                found = (folder / name).size()
+                if found == size:
+                    here[name] = copies.enter_context((folder / name).here())
+                else:
+                    what = "is missing" if found is None else f"has {found} bytes, the manifest says {size}"
+                    broken.append((name, what))
+            broken += _hashes(shard, here, number, blocks)
+            yield from broken or _content(
+                here[shard.file], here[shard.docs_file], manifest, number, (first_row, first_document), blocks
+            )
         first_row += shard.rows
         first_document += shard.documents
 
 
-def _tokenizer(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    path = folder / manifest.tokenizer_file
-    if not path.is_file():
+def _tokenizer(folder: Place, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    try:
+        data = file_of(folder, manifest.tokenizer_file).read_bytes()
+    except FileNotFoundError:
         yield manifest.tokenizer_file, "is missing"
-    elif hashlib.sha256(path.read_bytes()).hexdigest() != manifest.tokenizer_sha256:
+        return
+    if hashlib.sha256(data).hexdigest() != manifest.tokenizer_sha256:
         yield manifest.tokenizer_file, "is not the tokenizer that the shards were made with"
 
 
-def _files(folder: Path, shard: ShardFile, number: int, blocks: pa.Table | None) -> Iterator[tuple[str, str]]:
-    """Presence, length and hash of a shard and its sidecar; of a damaged shard also the blocks that are."""
-    for name, size, digest in (
-        (shard.file, shard.size_bytes, shard.xxh3),
-        (shard.docs_file, shard.docs_bytes, shard.docs_xxh3),
-    ):
-        path = folder / name
-        if not path.is_file():
-            yield name, "is missing"
-        elif path.stat().st_size != size:
-            yield name, f"has {path.stat().st_size} bytes, the manifest says {size}"
-        elif hash_file(path) != digest:
+def _hashes(
+    shard: ShardFile, here: Mapping[str, Path], number: int, blocks: pa.Table | None
+) -> Iterator[tuple[str, str]]:
+    """Hashes of a shard and its sidecar, as far as they are there; of a damaged shard also the blocks that are."""
+    digests = {shard.file: shard.xxh3, shard.docs_file: shard.docs_xxh3}
+    for name, path in here.items():
+        if hash_file(path) != digests[name]:
             damaged = (
                 _damaged_blocks(path, number, blocks) if name == shard.file and blocks is not None else []
             )
@@ -142,24 +159,29 @@ def _damaged_blocks(path: Path, number: int, blocks: pa.Table) -> list[int]:
 
 
 def _content(
-    folder: Path, manifest: Manifest, number: int, first: tuple[int, int], blocks: pa.Table | None
+    data: Path,
+    sidecar: Path,
+    manifest: Manifest,
+    number: int,
+    first: tuple[int, int],
+    blocks: pa.Table | None,
 ) -> Iterator[tuple[str, str]]:
     """A shard whose bytes are those of its manifest: does what they say agree?"""
     shard = manifest.shards[number]
-    found = block_table(folder / shard.file, number, first[0])
+    found = block_table(data, number, first[0])
     if blocks is not None and not blocks.filter(pa.array(np.asarray(blocks["shard"]) == number)).equals(
         found
     ):
         yield shard.file, "its blocks are not those of blocks.arrow"
     # Absolute: pyarrow takes a relative `run-10:30/x` for an address.
-    docs = pq.read_table((folder / shard.docs_file).absolute())
+    docs = pq.read_table(sidecar.absolute())
     if docs.schema.names[: len(DOCS)] != DOCS.names or docs.num_rows != shard.documents:
         yield shard.docs_file, "its columns or its number of documents are not the manifest's"
         return
     if (np.asarray(docs["doc"]).astype(np.int64) != first[1] + np.arange(shard.documents)).any():
         yield shard.docs_file, f"its documents are not numbered from {first[1]} on"
         return
-    with pa.memory_map(str(folder / shard.file)) as source:
+    with pa.memory_map(str(data)) as source:
         reader = pa.ipc.open_file(source)
         if not reader.schema.equals(schema(manifest.sequence_length, manifest.dtype)):
             yield shard.file, "has other columns than the format"

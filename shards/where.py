@@ -15,7 +15,7 @@ import numpy as np
 from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards.opened import BlockView
 from corpusmill.shards.reader import ComponentReader, Shards
-from corpusmill.shards.sidecar import Wanted, find
+from corpusmill.shards.sidecar import Origin, Wanted, find, origin_of
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,11 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Document:
+class Document(Origin):
     """A document in the shards: where it came from, and where its tokens lie. JSON values all through."""
 
     component: str
     document: int
-    id: str
-    url: str | None
-    source: str | None
-    file: str | None
-    offset: int | None
-    length: int | None
     tokens: int
     spans: tuple[Span, ...]
 
@@ -102,14 +96,13 @@ def documents(shards: Shards, wanted: Wanted) -> list[tuple[int, Document]]:
     found = []
     for component, shard, columns in find(shards, wanted):
         reader = shards.components[component]
-        number, first_row = columns["doc"], columns["first_row"]
-        fields = {name: columns[name] for name in ("url", "source", "file", "offset", "length", "tokens")}
+        number, tokens = columns["doc"], columns["tokens"]
         document = Document(
+            **origin_of(columns).origin(),
             component=reader.component.name,
             document=number,
-            id=columns["id"].hex(),
-            spans=spans_of(reader, shard, number, first_row, columns["tokens"]),
-            **fields,
+            tokens=tokens,
+            spans=spans_of(reader, shard, number, columns["first_row"], tokens),
         )
         found.append((component, document))
     if not found:

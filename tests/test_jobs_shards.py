@@ -15,7 +15,7 @@ from corpusmill.jobs.cli import main
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards import Cursor, locate, stream, where
 from corpusmill.shards.mixture import PPB
-from corpusmill.shards.plan import read_plan
+from corpusmill.shards.plan_file import read_plan
 from corpusmill.shards.reader import Shards
 
 TOTAL = 600

@@ -15,7 +15,8 @@ from corpusmill.mixing.stage import Mix
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.errors import BudgetError, RecipeError
 from corpusmill.shards.layout import Manifest, ShardFile
-from corpusmill.shards.plan import Plan, compile_plan, read_plan
+from corpusmill.shards.plan import Plan, compile_plan
+from corpusmill.shards.plan_file import read_plan
 from corpusmill.shards.stage import Shard, TokenizerSource
 
 SHARD = Shard(

@@ -16,7 +16,7 @@ from corpusmill.pipeline.errors import RecipeError, ShardError
 from corpusmill.shards.components import Components, slug_of
 from corpusmill.shards.holdout import held_out
 from corpusmill.shards.layout import read_manifest
-from corpusmill.shards.plan import read_plan
+from corpusmill.shards.plan_file import read_plan
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.stage import Shard, TokenizerSource
 from corpusmill.shards.stream import stream

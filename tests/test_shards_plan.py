@@ -13,7 +13,8 @@ from corpusmill.pipeline.errors import BudgetError, CursorError, ShardError
 from corpusmill.shards.cursor import Cursor, read_cursor, start_of
 from corpusmill.shards.layout import Manifest
 from corpusmill.shards.mixture import ramped
-from corpusmill.shards.plan import PPB, Past, Phase, capacity, compile_plan, find_plan, read_plan
+from corpusmill.shards.plan import PPB, Past, Phase, capacity, compile_plan
+from corpusmill.shards.plan_file import find_plan, read_plan
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from corpusmill.shards import Cursor, stream
 from corpusmill.shards.append import appended, write_appended
 from corpusmill.shards.hide import hide_document
 from corpusmill.shards.mixture import PPB
-from corpusmill.shards.plan import Phase, find_plan, read_plan
+from corpusmill.shards.plan import Phase
+from corpusmill.shards.plan_file import find_plan, read_plan
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.sidecar import Wanted
 

@@ -13,7 +13,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards import hide, locate, suspects
 from corpusmill.shards.layout import MANIFEST, PLAN_FILE, TOKENIZER_FILE
-from corpusmill.shards.plan import PPB, Phase, compile_plan, read_plan
+from corpusmill.shards.plan import PPB, Phase, compile_plan
+from corpusmill.shards.plan_file import read_plan
 from corpusmill.shards.sidecar import Wanted
 from corpusmill.shards.words import Words
 

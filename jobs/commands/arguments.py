@@ -67,8 +67,8 @@ def need_pipeline() -> None:
 
 def reachable(path: str) -> Place:
     """A place to read: what is wrong with a bucket or its credentials is said at once."""
-    from corpusmill.pipeline.engine.place import place_of
+    from corpusmill.pipeline.engine.place import readable
 
-    place = place_of(path)
+    place = readable(path)
     place.check()
     return place

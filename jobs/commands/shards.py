@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpusmill.jobs.commands.arguments import count, count_or_zero, numbers, span
 from corpusmill.pipeline.errors import CursorError
+
+if TYPE_CHECKING:
+    from corpusmill.jobs.plans import Choices
+    from corpusmill.shards.plan import Plan
 
 
 def add(commands: Any) -> None:
@@ -226,7 +230,7 @@ def command_quarantine(options: argparse.Namespace) -> int:
 
 def command_plan_show(options: argparse.Namespace) -> int:
     from corpusmill.jobs.trace import plan_lines
-    from corpusmill.shards.plan import find_plan, read_plan
+    from corpusmill.shards.plan_file import find_plan, read_plan
 
     plan = read_plan(find_plan(options.path))
     at = plan.samples if options.at is None else options.at
@@ -240,47 +244,34 @@ def command_plan_show(options: argparse.Namespace) -> int:
 
 def command_plan_append(options: argparse.Namespace) -> int:
     from corpusmill.jobs import plans
-    from corpusmill.jobs.trace import plan_lines
 
-    plan = plans.append(
-        options.path,
-        options.start,
-        options.weights,
-        ramp=options.ramp,
-        folders=options.add,
-        **_plan_choices(options),
-    )
-    _print(plan_lines(plan, plan.samples))
-    return 0
+    return _written(plans.append(options.path, options.start, options.ramp, _choices(options)))
 
 
 def command_plan_new(options: argparse.Namespace) -> int:
     from corpusmill.jobs import plans
+
+    return _written(plans.new(options.path, options.seed, options.window, _choices(options)))
+
+
+def _choices(options: argparse.Namespace) -> Choices:
+    """What `_plan_options` asked for."""
+    from corpusmill.jobs.plans import Choices
+
+    exhaust = "stop" if options.stop else "repeat"
+    return Choices(options.weights, options.add, options.samples, options.max_epochs, exhaust)
+
+
+def _written(plan: Plan) -> int:
     from corpusmill.jobs.trace import plan_lines
 
-    plan = plans.new(
-        options.path,
-        options.add,
-        options.weights,
-        seed=options.seed,
-        window=options.window,
-        **_plan_choices(options),
-    )
     _print(plan_lines(plan, plan.samples))
     return 0
 
 
-def _plan_choices(options: argparse.Namespace) -> Mapping[str, Any]:
-    return {
-        "samples": options.samples,
-        "max_epochs": options.max_epochs,
-        "exhaust": "stop" if options.stop else "repeat",
-    }
-
-
 def command_plan_diff(options: argparse.Namespace) -> int:
     from corpusmill.shards.append import first_difference
-    from corpusmill.shards.plan import find_plan, read_plan
+    from corpusmill.shards.plan_file import find_plan, read_plan
 
     old, new = (read_plan(find_plan(path)) for path in (options.old, options.new))
     print(first_difference(old, new) or "they give the same samples as far as both go")

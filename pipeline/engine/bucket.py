@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from corpusmill.pipeline import remote
 from corpusmill.pipeline.engine import store
-from corpusmill.pipeline.engine.place import Place
+from corpusmill.pipeline.engine.place import Place, Ranges
 from corpusmill.pipeline.errors import InputError
 
 T = TypeVar("T")
@@ -157,6 +157,10 @@ class Bucket(Place):
 
     def mapped(self) -> pa.NativeFile:
         return self._open()
+
+    def ranges(self) -> Ranges:
+        opened: Ranges = self.client.open_input_file(self.key)
+        return opened
 
     def ahead(self, size: int) -> pa.NativeFile:
         return pa.PythonFile(io.BufferedReader(self._open(), size), mode="r")

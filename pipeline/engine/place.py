@@ -1,6 +1,6 @@
 """Where a run lies: a folder of this machine (Disk, here) or a prefix of an object store (Bucket, bucket.py), by one set of operations.
 
-A reader sees all of a file or none of it. On a disk a put is a temporary file beside the target, fsync and rename (store.py).
+What a web server gives (Web, site.py) can be read by the same ones. A reader sees all of a file or none of it. On a disk a put is a temporary file beside the target, fsync and rename (store.py).
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 import pyarrow as pa
 import xxhash
@@ -22,10 +25,19 @@ from corpusmill.pipeline.errors import InputError, RecipeError
 PIECE = 4 << 20
 
 
+class Ranges(Protocol):
+    """A file of which ranges are read by several threads. Errors come at once: who asks decides how often to ask again."""
+
+    def size(self) -> int: ...
+
+    def read_at(self, nbytes: int, offset: int) -> bytes: ...
+
+
 class Place:
     """A file or folder of a run. `/` goes below it; `str()` is what `place_of` takes."""
 
     local = False
+    writable = True
 
     @property
     def name(self) -> str:
@@ -87,6 +99,20 @@ class Place:
     def mapped(self) -> pa.NativeFile:
         """Random access to slices: mapped on a disk, ranged reads on a store."""
         raise NotImplementedError
+
+    def ranges(self) -> Ranges:
+        """For what asks for a range again by itself when it does not come."""
+        mapped: Ranges = self.mapped()
+        return mapped
+
+    @contextmanager
+    def here(self) -> Iterator[Path]:
+        """A file of this machine with the same bytes: the file itself, or a copy in TMPDIR that goes with the context."""
+        with tempfile.NamedTemporaryFile(prefix="corpusmill-") as file:
+            for piece in self.pieces():
+                file.write(piece)
+            file.flush()
+            yield Path(file.name)
 
     def ahead(self, size: int) -> pa.NativeFile:
         """For reading from front to back: mapped on a disk, in pieces of `size` bytes on a store."""
@@ -168,6 +194,15 @@ def place_of(where: Where) -> Place:
     return Bucket(scheme, remote.bucket_path(str(where)).rstrip("/"))
 
 
+def readable(where: Where) -> Place:
+    """The same, and what a web server gives (https://, http://), which can only be read."""
+    if isinstance(where, str) and remote.scheme_of(where) in remote.WEB:
+        from corpusmill.pipeline.engine.site import web_place
+
+        return web_place(where)
+    return place_of(where)
+
+
 @dataclass(frozen=True)
 class Disk(Place):
     """A file or folder of this machine."""
@@ -231,6 +266,10 @@ class Disk(Place):
 
     def mapped(self) -> pa.NativeFile:
         return pa.memory_map(str(self.path))
+
+    @contextmanager
+    def here(self) -> Iterator[Path]:
+        yield self.path
 
     def pieces(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
