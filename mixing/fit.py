@@ -8,21 +8,30 @@ is a harder function than each of them (docs/mixing.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from corpusmill.mixing.families import Constant, Family, Model, chosen_families
-from corpusmill.mixing.scores import Score, score
-from corpusmill.mixing.swarm import Floats, Ints, Swarm, in_turn
+from corpusmill.mixing.families import Family, Model, chosen_families
+from corpusmill.mixing.folds import (
+    MEAN,
+    STACK,
+    Runs,
+    fitted,
+    out_of_fold,
+    split,
+    stack_shares,
+    stacked,
+    sum_of,
+)
+from corpusmill.mixing.scores import Score, score, spearman
+from corpusmill.mixing.swarm import Floats, Swarm, in_turn
 from corpusmill.mixing.threads import one_thread
 from corpusmill.pipeline.errors import RecipeError
 
-FOLDS = 5
 LEAST_MIXTURES = 4
 """Different mixtures below which nothing is fitted: with three there is nothing left to judge a fit by."""
-
-STACK, MEAN = "stack", "mean"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +109,7 @@ class Fits:
             )
         return self.predict(weights) @ parts, np.sqrt(jackknife(members) + between**2)
 
-    def table(self) -> list[dict[str, object]]:
+    def table(self) -> list[dict[str, Any]]:
         """A row a target and family (the stack last), for people and JSON: shares of the stack and scores out of fold."""
         return [
             {
@@ -129,104 +138,60 @@ def fit_swarm(swarm: Swarm, seed: int, families: Iterable[str] | None = None) ->
 
 
 def _fit_target(swarm: Swarm, place: int, families: tuple[Family, ...], seed: int) -> TargetFit:
-    there = np.flatnonzero(np.isfinite(swarm.losses[:, place]))
-    groups, losses = in_turn(swarm.groups[there]), swarm.losses[there, place]
-    weights, noise = swarm.weights[there], swarm.run_noise(place)
-    noise = None if noise is None else noise[there]
-    mixtures = int(groups.max(initial=-1)) + 1
-    if mixtures < LEAST_MIXTURES:
+    runs = _runs(swarm, place)
+    if runs.mixtures < LEAST_MIXTURES:
         raise RecipeError(
-            f"target {swarm.targets[place]}: {mixtures} different mixtures were measured, a fit needs {LEAST_MIXTURES}"
+            f"target {swarm.targets[place]}: {runs.mixtures} different mixtures were measured, a fit needs {LEAST_MIXTURES}"
             " (a design makes four a component)"
         )
-    fold = split(groups, seed)
-    smallest = min(len(np.unique(groups[fold != k])) for k in range(int(fold.max()) + 1))
+    fold = split(runs.mixtures, seed)
+    smallest = runs.mixtures - int(np.bincount(fold).max())
     reasons = {family.name: family.refusal(smallest) for family in families}
-    left_out = {name: reason for name, reason in reasons.items() if reason}
-    usable = [family for family in families if family.name not in left_out]
-
-    def fitted(use: Ints) -> dict[str, Model]:
-        sd = None if noise is None else noise[use]
-        models: dict[str, Model] = {
-            family.name: family.fit(weights[use], losses[use], sd, seed) for family in usable
-        }
-        return models | {MEAN: Constant(float(losses[use].mean()))}
-
-    folds = tuple(fitted(np.flatnonzero(fold != k)) for k in range(int(fold.max()) + 1))
-    held_out = {
-        name: _held_out({k: models[name] for k, models in enumerate(folds)}, weights, fold)
-        for name in folds[0]
-    }
-    # Runs of a mixture count together as one: what is predicted is the mixture.
-    actual = means(losses, groups)
-    predicted = {name: means(values, groups) for name, values in held_out.items()}
-    fold_of = np.zeros(mixtures, np.int64)
-    fold_of[groups] = fold
-    scores = {family.name: score(predicted[family.name], actual, predicted[MEAN]) for family in usable}
-    stacked = np.empty(mixtures)
-    for k in range(
-        len(folds)
-    ):  # shares for a fold from the others, so that the stack, too, is judged on what it has not seen
-        parts = stack_shares(predicted, actual, fold_of != k)
-        stacked[fold_of == k] = sum_of(part * predicted[name][fold_of == k] for name, part in parts.items())
-    scores[STACK] = score(stacked, actual, predicted[MEAN])
+    usable = [family for family in families if not reasons[family.name]]
+    actual = runs.means()
+    models, predicted = out_of_fold(runs, fold, usable, seed)
+    predicted[STACK] = stacked(predicted, actual, fold)
+    shuffled = _shuffled(runs, seed)
+    _, of_shuffled = out_of_fold(shuffled, fold, usable, seed)
+    of_shuffled[STACK] = stacked(of_shuffled, shuffled.means(), fold)
     return TargetFit(
         target=swarm.targets[place],
-        runs=len(there),
-        mixtures=mixtures,
-        noise=float(swarm.noise[place]) if noise is not None else None,
-        models=fitted(np.arange(len(there))),
-        folds=folds,
-        scores=scores,
-        shares=stack_shares(predicted, actual, np.ones(mixtures, bool)),
-        left_out=left_out,
+        runs=len(runs.losses),
+        mixtures=runs.mixtures,
+        noise=None if runs.noise is None else float(swarm.noise[place]),
+        models=fitted(runs, usable, seed),
+        folds=tuple(models),
+        scores={
+            name: score(
+                predicted[name], actual, predicted[MEAN], spearman(of_shuffled[name], shuffled.means())
+            )
+            for name in (*(family.name for family in usable), STACK)
+        },
+        shares=stack_shares(predicted, actual),
+        left_out={name: reason for name, reason in reasons.items() if reason},
     )
 
 
-def split(groups: Ints, seed: int) -> Ints:
-    """The fold of each run: groups dealt out in an order drawn from the seed. Fewer than ten groups are left out one by one."""
-    count = int(groups.max()) + 1
-    folds = FOLDS if count >= 2 * FOLDS else count
-    order = np.random.Generator(np.random.PCG64([seed, count])).permutation(count)
-    place = np.empty(count, np.int64)
-    place[order] = np.arange(count) % folds
-    return place[groups]
+def _runs(swarm: Swarm, place: int) -> Runs:
+    """Those that measured a target."""
+    there = np.flatnonzero(np.isfinite(swarm.losses[:, place]))
+    noise = swarm.run_noise(place)
+    return Runs(
+        swarm.weights[there],
+        swarm.losses[there, place],
+        in_turn(swarm.groups[there]),
+        None if noise is None else noise[there],
+    )
 
 
-def stack_shares(predicted: Mapping[str, Floats], actual: Floats, use: Ints) -> dict[str, float]:
-    """Inverse mean squared error of families that beat the mean; all to the mean if none does."""
-    errors = {name: float(np.mean((values[use] - actual[use]) ** 2)) for name, values in predicted.items()}
-    limit = errors.pop(MEAN)
-    if limit == 0:  # all losses are equal
-        return {MEAN: 1.0}
-    inverse = {name: 1 / max(error, 1e-9 * limit) for name, error in errors.items() if error < limit}
-    if not inverse:
-        return {MEAN: 1.0}
-    return {name: part / sum(inverse.values()) for name, part in inverse.items()}
-
-
-def _held_out(models: Mapping[int, Model], weights: Floats, fold: Ints) -> Floats:
-    found = np.empty(len(weights))
-    for k, model in models.items():
-        found[fold == k] = model.predict(weights[fold == k])
-    return found
-
-
-def means(values: Floats, groups: Ints) -> Floats:
-    found: Floats = np.bincount(groups, values) / np.bincount(groups)
-    return found
+def _shuffled(runs: Runs, seed: int) -> Runs:
+    """Each mixture with the losses of another: what is still predicted of these is no knowledge."""
+    order = np.random.Generator(np.random.PCG64([seed, runs.mixtures, 1])).permutation(runs.mixtures)
+    first = np.unique(runs.groups, return_index=True)[1]
+    return replace(runs, weights=runs.weights[first][order][runs.groups])
 
 
 def jackknife(members: Floats) -> Floats:
     """Variance [k] of an estimate from those that leave out one of the groups each [groups, k]."""
-    folds = len(members)
-    found: Floats = (folds - 1) * members.var(axis=0)
+    found: Floats = (len(members) - 1) * members.var(axis=0)
     return found
-
-
-def sum_of(parts: Iterable[Floats]) -> Floats:
-    """Of at least one array."""
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first

@@ -17,10 +17,11 @@ from corpusmill.mixing.families import Model, Rows
 from corpusmill.mixing.swarm import Floats
 
 POWERS = (0.05, 0.2, 0.5, 1.0)
-OFFSETS = (0.003, 0.01, 0.03, 0.1)
+OFFSETS = (0.001, 0.003, 0.01, 0.03, 0.1)
 FOLDS = 5
-HUBER = 0.1  # in standard deviations of the losses
-RIDGE = 1e-4
+HUBER = 0.3  # in standard deviations of the losses
+RIDGE = 1e-5
+LARGEST = 50.0  # exponent: beyond it lie overflows, and no loss
 FLOORS = (0.05, 0.5, 3.0)  # starts of c: so many standard deviations below the lowest loss
 
 
@@ -84,7 +85,7 @@ class Exponential:
     slopes: Floats
 
     def predict(self, weights: Floats) -> Floats:
-        found: Floats = self.constant + np.exp(weights @ self.slopes)
+        found: Floats = self.constant + np.exp(np.minimum(weights @ self.slopes, LARGEST))
         return found
 
 
@@ -122,7 +123,7 @@ def _ridge(features: Floats, values: Floats, strength: float) -> Floats:
 def _exponential_loss(parameters: Floats, rows: Rows) -> tuple[float, Floats]:
     """Pseudo-Huber loss with a small ridge on how slopes differ; and its gradient."""
     slopes = parameters[1:]
-    powers = np.exp(np.minimum(rows.weights @ slopes, 50.0))
+    powers = np.exp(np.minimum(rows.weights @ slopes, LARGEST))
     gaps = parameters[0] + powers - rows.losses
     root = np.sqrt(1 + (gaps / HUBER) ** 2)
     away = slopes - slopes.mean()

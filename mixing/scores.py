@@ -17,12 +17,11 @@ class Score:
     rmse: float
     skill: float  # 1 - squared error / that of predicting the mean: at or below 0 it knows nothing
     regret: float  # loss of the mixture that is predicted best, minus the lowest loss (regret@1)
-    optimism: (
-        float  # loss minus prediction, mean over the tenth that is predicted best: what is promised too much
-    )
+    optimism: float  # loss minus prediction, mean over the tenth predicted best: what is promised too much
+    control: float  # rho of the same on losses dealt out to the wrong mixtures: this much is not knowledge
 
 
-def score(predicted: Floats, actual: Floats, mean: Floats) -> Score:
+def score(predicted: Floats, actual: Floats, mean: Floats, control: float) -> Score:
     """Of predictions [n] against what was measured [n]; `mean` is what a guess of the mean would have said."""
     order = np.argsort(predicted, kind="stable")
     best = order[: max(1, len(order) // 10)]
@@ -32,6 +31,7 @@ def score(predicted: Floats, actual: Floats, mean: Floats) -> Score:
         rmse=float(np.sqrt(error)),
         skill=1 - error / guess if guess > 0 else 0.0,
         regret=float(actual[order[0]] - actual.min()),
+        control=control,
         optimism=float(np.mean(actual[best] - predicted[best])),
     )
 
