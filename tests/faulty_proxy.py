@@ -17,7 +17,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from loopback import loopback
 
 KINDS = ("delay", "busy", "reset", "lost", "cut", "cut_upload")
 
@@ -122,17 +124,8 @@ class Proxy:
 def faulty_proxy(upstream: str, faults: Faults = Faults()) -> Iterator[Proxy]:
     """A proxy before `upstream` (HOST:PORT) on a free port of the loopback, in threads of this process."""
     proxy = Proxy(upstream.removeprefix("http://"), faults)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": proxy}))
-    server.daemon_threads = True
-    proxy.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with loopback(_Handler, proxy=proxy) as proxy.endpoint:
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

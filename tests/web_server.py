@@ -10,9 +10,11 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from loopback import loopback
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,8 @@ class Site:
 def web_server(folder: Path) -> Iterator[Site]:
     """A site on a free port of the loopback, in threads of this process."""
     site = Site(folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"site": site}))
-    server.daemon_threads = True
-    site.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with loopback(_Handler, site=site) as site.endpoint:
         yield site
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
