@@ -7,16 +7,17 @@ pip line when the `pipeline` extra is missing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from corpusmill import __version__
 from corpusmill.jobs.commands import reading, running, setup, shards, tokens
 from corpusmill.pipeline.errors import CorpusmillError
-from corpusmill.pipeline.remote import redacted
+from corpusmill.pipeline.remote import BUCKETS, redacted
 
 STEPS = {
     errno.ENOSPC: "make room on that disk",
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stderr)
     try:
-        code: int = options.command(options)
+        with _pulses(options):
+            code: int = options.command(options)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -54,6 +56,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         step = f": {step}, and give the same command again" if step else ""
         print(f"corpusmill: {where}{redacted(str(error.strerror or error))}{step}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _pulses(options: argparse.Namespace) -> Iterator[None]:
+    """A store that a command reads or exports to and that does not answer is said to do so; runs say it themselves."""
+    names = ("path", "to", "out") if hasattr(options, "to") else ("path",)
+    named = {str(getattr(options, name, "")) for name in names}
+    with contextlib.ExitStack() as stack:
+        for address in sorted(each for each in named if each.startswith(tuple(f"{it}://" for it in BUCKETS))):
+            from corpusmill.pipeline.engine.place import place_of
+            from corpusmill.pipeline.engine.pulse import Pulse
+
+            stack.enter_context(Pulse(place_of(address), logging.getLogger("corpusmill").warning))
+        yield
 
 
 def _no_more_output() -> None:

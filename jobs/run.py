@@ -17,6 +17,7 @@ from corpusmill.pipeline.chain import compile_recipe
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner, Stop
 from corpusmill.pipeline.engine.place import Place, Where, place_of
+from corpusmill.pipeline.engine.pulse import Pulse
 from corpusmill.pipeline.engine.replay import Replay
 from corpusmill.pipeline.engine.resources import parse_overrides
 from corpusmill.pipeline.engine.roles import Reporter
@@ -59,17 +60,18 @@ def run_recipe(
         else {}
     )
     out = place_of(out)
-    out.check(write=True)
     if ray is not None:
         out = out.absolute()  # nodes may have another current folder
     own = reporter or default_reporter(explain=update)
     keep_kernels_somewhere([Path(corpusmill.__file__).parent / "__pycache__", kernels_of_the_user()])
     try:
-        with Stop() as stop, _runner(out, workers, ray, needs, own.warn) as runner:
-            driver = Driver(
-                out, recipe, runner, own, sample, limit, update, stop, files, replay=replay or Replay()
-            )
-            driver.run()
+        with Pulse(out, own.warn):
+            out.check(write=True)
+            with Stop() as stop, _runner(out, workers, ray, needs, own.warn) as runner:
+                driver = Driver(
+                    out, recipe, runner, own, sample, limit, update, stop, files, replay=replay or Replay()
+                )
+                driver.run()
     finally:
         if isinstance(own, TerminalReporter):
             own.close()

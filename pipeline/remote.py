@@ -11,6 +11,7 @@ import functools
 import os
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,9 @@ WEB = ("http", "https")
 
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 8
 """Patience with a store: pyarrow's own (1 s, 3 s, 3 attempts) gives up on a busy one."""
+
+ASK_SECONDS = 4.0
+"""Patience of a question that only wants to know whether a store answers."""
 
 
 class Unreachable(OSError):
@@ -70,22 +74,23 @@ def bucket_path(url: str) -> str:
     return path
 
 
-def filesystem(scheme: str, access: Access = Access()) -> Any:
-    """The client of a store, one a process, place and access: it keeps its connections."""
+def filesystem(scheme: str, access: Access = Access(), patient: bool = True) -> Any:
+    """The client of a store, one a process, place and access: it keeps its connections. One without patience asks once, for seconds."""
     environment = os.environ
     endpoint, region = access.endpoint, access.region
     if scheme == "s3":
         endpoint = endpoint or environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         region = region or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    return _client(scheme, endpoint or None, region or "us-east-1", access.anonymous)
+    return _client(scheme, endpoint or None, region or "us-east-1", access.anonymous, patient)
 
 
 @functools.cache
-def _client(scheme: str, endpoint: str | None, region: str, anonymous: bool) -> Any:
+def _client(scheme: str, endpoint: str | None, region: str, anonymous: bool, patient: bool) -> Any:
     from pyarrow import fs
 
     if scheme == "gs":
-        return fs.GcsFileSystem(anonymous=anonymous, endpoint_override=endpoint)
+        limit = None if patient else timedelta(seconds=2 * ASK_SECONDS)
+        return fs.GcsFileSystem(anonymous=anonymous, endpoint_override=endpoint, retry_time_limit=limit)
     where = urlsplit(endpoint) if endpoint else None
     if where is not None and (where.scheme not in WEB or not where.hostname or "@" in where.netloc):
         raise RecipeError(f"endpoint {redacted(endpoint or '')}: http[s]://HOST[:PORT] is needed")
@@ -94,9 +99,9 @@ def _client(scheme: str, endpoint: str | None, region: str, anonymous: bool) -> 
         region=region,
         scheme=where.scheme if where else "https",
         endpoint_override=where.netloc if where else None,
-        connect_timeout=CONNECT_SECONDS,
-        request_timeout=REQUEST_SECONDS,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        connect_timeout=CONNECT_SECONDS if patient else ASK_SECONDS,
+        request_timeout=REQUEST_SECONDS if patient else ASK_SECONDS,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS if patient else 1),
         allow_delayed_open=True,  # an object of up to 5 MiB is one PUT instead of the three of a multipart upload
     )
 

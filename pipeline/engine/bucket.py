@@ -253,14 +253,20 @@ class Bucket(Place):
 
     def _again(self, work: Callable[[], T]) -> T:
         """`work`, begun anew after errors that may pass; what a store said is passed on without secrets."""
+        began = time.monotonic()
         for left in reversed(range(TRIES)):
             try:
                 return work()
             except FileNotFoundError:
                 raise FileNotFoundError(2, "no such object", str(self)) from None
             except OSError as error:
-                if not left or remote.mistake_in(str(error)):
+                if remote.mistake_in(str(error)):
                     raise OSError(f"{self}: {remote.redacted(str(error))}") from None
+                if not left:
+                    raise remote.Unreachable(
+                        f"{self}: the store has not done this for {time.monotonic() - began:.0f} s, asked {TRIES} times over: "
+                        f"{remote.redacted(str(error))}; what is done stands, and the same command goes on when the store does"
+                    ) from None
                 time.sleep(random.uniform(0.5, 1.5) * (TRIES - left))
         raise AssertionError
 
