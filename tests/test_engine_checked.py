@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -12,10 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import corpusmill, hashes, inputs
+from s3_server import Bucket
 from test_kills import start, wait_for
 
+from corpusmill.pipeline.documents import DOCUMENTS, ROW_GROUP
 from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
 from corpusmill.pipeline.engine.checked import check
+from corpusmill.pipeline.engine.files import Files, Task, part_name
+from corpusmill.pipeline.engine.place import place_of
+from corpusmill.pipeline.engine.stage import Unit
 from corpusmill.pipeline.engine.store import hash_file
 from corpusmill.pipeline.errors import DamagedError
 from corpusmill.pipeline.run import Run
@@ -62,6 +68,42 @@ def test_no_bit_of_an_arrow_file_can_change_what_is_read(
         return
     # A bit that no reader looks at: padding, the name of the format's version, the schema at the head (readers take the footer's).
     assert found == BATCHES[: len(found)] and len(found) == len(BATCHES)
+
+
+def test_no_reader_of_ranges_of_a_large_object_takes_a_page_that_changed(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "corpusmill.pipeline.engine.bucket.WHOLE_BYTES", 1
+    )  # so that every object is a large one
+    texts = [hashlib.sha256(str(row).encode()).hexdigest() for row in range(2_000)]
+    rows = [{"id": row.to_bytes(16), "text": text, "source": "web"} for row, text in enumerate(texts)]
+    folders = {"documents": "documents", "redact": "redact"}
+
+    def files() -> Files:
+        task = Task(bucket.url("out"), "documents", "", {}, folders, 0, text=("redact",))
+        return Files(task, Unit(0, 0))
+
+    files().write_documents(0, pa.Table.from_pylist(rows, DOCUMENTS))
+    edits = pa.table({"text": pa.array([text.upper() for text in texts], pa.large_string())})
+    writer = Files(Task(bucket.url("out"), "redact", "", {}, folders, 0), Unit(0, 0))
+    writer.write_parquet(part_name(0), edits, ROW_GROUP, with_text=True)
+    read = [text for _, piece in files().rows(0, ["text"]) for text in piece["text"].to_pylist()]
+    assert read == [text.upper() for text in texts]
+    for stage in ("redact", "documents"):
+        place = place_of(bucket.url(f"out/{stage}/{part_name(0)}"))
+        data = bytearray(place.read_bytes())
+        data[len(data) // 3] ^= 4
+        place.put(data)
+        for read_all in (
+            lambda: list(files().rows(0, ["text"])),
+            lambda stage=stage: files().layer(stage, 0, ["text"]),
+        ):
+            with pytest.raises(DamagedError) as error:
+                read_all()
+            assert (error.value.stage, error.value.name) == (stage, part_name(0))
+        data[len(data) // 3] ^= 4
+        place.put(data)
 
 
 def test_a_file_is_hashed_again_when_it_has_changed_on_disk(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from corpusmill.pipeline.documents import DOCUMENTS, ROW_GROUP
 from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
-from corpusmill.pipeline.engine.checked import checked, damaged
+from corpusmill.pipeline.engine.checked import checked, damaged, pages
 from corpusmill.pipeline.engine.metrics import FIGURES
 from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result, Unit
@@ -107,11 +107,10 @@ class Files:
         return self._rows[part]
 
     def documents(self, part: int, columns: Sequence[str]) -> pa.Table:
-        return pq.read_table(self.part("documents", part), columns=list(columns), partitioning=None)
+        return self._table("documents", part, list(columns))
 
     def layer(self, stage: str, part: int, columns: Sequence[str] | None = None) -> pa.Table:
-        names = None if columns is None else list(columns)
-        table = pq.read_table(self.part(stage, part), columns=names, partitioning=None)
+        table = self._table(stage, part, None if columns is None else list(columns))
         rows = self.row_count(part)
         if table.num_rows != rows:
             raise InputError(
@@ -130,18 +129,20 @@ class Files:
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         stored = [name for name in columns if name in DOCUMENTS.names]
         measures = self._measures(part, [name for name in columns if name not in DOCUMENTS.names])
-        edits = [self._parquet(name, part) for name in self.task.text] if "text" in stored else []
+        edits = {name: self._parquet(name, part) for name in self.task.text} if "text" in stored else {}
         keep = self.kept(part) if kept else None
         documents = self._parquet("documents", part)
         start = 0
         for group in range(documents.num_row_groups):
-            piece = documents.read_row_group(group, columns=[*dict.fromkeys([*stored, "reason", "failed"])])
+            names = [*dict.fromkeys([*stored, "reason", "failed"])]
+            piece = self._group(documents, "documents", part, group, names)
             here = slice(start, start + piece.num_rows)
             index = np.flatnonzero(_have_text(piece) if keep is None else keep[here])
             if edits:
-                piece = _with_edits(
-                    piece, [edit.read_row_group(group, columns=["text"])["text"] for edit in edits]
-                )
+                texts = [
+                    self._group(edit, name, part, group, ["text"])["text"] for name, edit in edits.items()
+                ]
+                piece = _with_edits(piece, texts)
             table = pa.table(
                 {
                     **{name: piece[name] for name in stored},
@@ -152,9 +153,24 @@ class Files:
                 yield index + start, table.select(list(columns)).take(pa.array(index))
             start += piece.num_rows
 
+    def _table(self, stage: str, part: int, columns: list[str] | None) -> pa.Table:
+        """Whole columns. Pages are checked where the file may not have been: on a store."""
+        with pages(self.folder(stage) / part_name(part), stage, part_name(part)):
+            return pq.read_table(
+                self.part(stage, part),
+                columns=columns,
+                partitioning=None,
+                page_checksum_verification=not self.root.local,
+            )
+
     def _parquet(self, stage: str, part: int) -> pq.ParquetFile:
         """For reading by row groups; on a store the columns of a group are fetched together, near ones by one request."""
-        return pq.ParquetFile(self.part(stage, part), pre_buffer=not self.root.local)
+        away = not self.root.local
+        return pq.ParquetFile(self.part(stage, part), pre_buffer=away, page_checksum_verification=away)
+
+    def _group(self, file: pq.ParquetFile, stage: str, part: int, group: int, columns: list[str]) -> pa.Table:
+        with pages(self.folder(stage) / part_name(part), stage, part_name(part)):
+            return file.read_row_group(group, columns=columns)
 
     def _measures(self, part: int, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
         by_stage: dict[str, list[str]] = {}
@@ -201,6 +217,7 @@ class Files:
                 row_group_size=row_group,
                 use_dictionary=[column for column in dictionary if column in table.column_names],
                 write_statistics=not with_text,
+                write_page_checksum=True,  # for readers of ranges (checked.py)
             )
             return int(table.num_rows)
 
