@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from corpusmill.pipeline.engine.place import Place
+from corpusmill.pipeline.engine.silence import barren_files, nothing_kept
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.run import Run
@@ -26,7 +27,8 @@ def closing_lines(run: Run) -> list[str]:
     if any(name.startswith("failed.") for _, counts in run.ledger() for name in counts):
         lines.append(f"failed rows: corpusmill show {run.out} --failed")
     mixed = any(stage.own["operation"].startswith("corpusmill.mixing.") for stage in run.state.stages)
-    return [*lines, *mixture_lines(run.out)] if mixed else lines
+    lost = nothing_kept(run.ledger(), run.out)
+    return [*lines, *(mixture_lines(run.out) if mixed else []), *([f"warning: {lost}"] if lost else [])]
 
 
 def funnel_lines(ledger: Sequence[tuple[str, Mapping[str, int]]]) -> list[str]:
@@ -60,20 +62,27 @@ def shard_lines(run: Run) -> list[str]:
 
 
 def damage_lines(run: Run, most: int = 20) -> Iterator[str]:
-    """Files that were refused and places that could not be read, with their offsets."""
+    """Files that were refused and places that could not be read, with their offsets; files that gave no document."""
+    results = run.manifest("documents").results
+    barren = [f"  {one}" for one in barren_files(results) if not one.refused]
+    yield from _shown("gave no document:", barren, most)
     lines = []
-    for result in run.manifest("documents").results.values():
+    for result in results.values():
         refused = [kind.partition(".")[2] for kind in result.counts if kind.startswith("file_refused.")]
         lines += [f"  {result.extra['file']}: refused, {kind} files are not read" for kind in refused]
         for place in result.extra.get("damage", ()):
             lines.append(
                 f"  {place['file']}: bytes {place['offset']:,} to {place['end']:,}: {place['reason']}"
             )
+    yield from _shown("could not be read:", lines, most)
+
+
+def _shown(head: str, lines: Sequence[str], most: int) -> Iterator[str]:
     if lines:
-        yield "could not be read:"
+        yield head
         yield from lines[:most]
         if len(lines) > most:
-            yield f"  ... and {len(lines) - most} more (column `extra` of the documents' _manifest.parquet)"
+            yield f"  ... and {len(lines) - most} more (the documents' _manifest.parquet has all)"
 
 
 def mixture_lines(out: Place) -> list[str]:

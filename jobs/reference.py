@@ -8,7 +8,8 @@ import json
 import typing
 from typing import Any
 
-from corpusmill.pipeline.engine.budgets import EARLY_ROWS, LEAST_ROWS
+from corpusmill.pipeline.engine.budgets import LEAST_ROWS
+from corpusmill.pipeline.engine.drops import EARLY_ROWS
 from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.input import Input
 from corpusmill.pipeline.recipe import Recipe, builtin_names
@@ -25,7 +26,7 @@ A recipe is one YAML file. A key that is not listed here is an error, and what i
 | `inputs` | list of [inputs](#inputs): paths with wildcards, addresses, lists of files; what kind a file is, its bytes tell; `--input SOURCE=PATH` stands in for it | |
 | `seed` | what every random choice is keyed by | SEED |
 | `partition_bytes` | what one partition holds of an input, in bytes or like `256 MB` | PARTITION_BYTES |
-| `max_drop` | share of the documents above which one cut is taken for a mistake, over the first LARGE of them with text and over all: the run stops, one of fewer documents warns | MAX_DROP |
+| `max_drop` | share of the documents above which one reason is taken for a mistake: a cut of a verdict, or what extract drops by; added up partition by partition, from LARGE documents on the run stops in the middle of the stage, one of fewer documents warns at its end | MAX_DROP |
 | `max_error_rate` | share of the rows of a stage that may fail; above it the run stops (in the middle of the stage after LARGE rows, at its end from FEW on; fewer warn) | MAX_ERROR_RATE |
 | `stages` | list of stages, each one key of the list below with its fields; of two of a kind one needs a `name`; `max_error_rate` beside its fields is the stage's own | |
 

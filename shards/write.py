@@ -8,6 +8,7 @@ corpus; 5 to 10 ns a token.
 from __future__ import annotations
 
 import io as streams
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -50,6 +51,8 @@ from corpusmill.shards.scatter import components_of, file_name
 from corpusmill.shards.sealed import component_files
 
 DOCS_ROW_GROUP = 8192
+
+log = logging.getLogger(__name__)
 
 KEPT_OUT_BYTES = 256
 """A line of the list of documents that the audit kept out: mostly its address."""
@@ -227,7 +230,14 @@ class Write(SetOperation):
         return sink.getvalue()
 
     def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
-        """Manifest and blocks of each component, and the one tokenizer of all."""
+        """Manifest and blocks of each component, and the one tokenizer of all; says which sources have no part in them."""
+        missing = self._missing_sources(inputs)
+        if missing:
+            log.warning(
+                "%s: no document of source %s is in the shards: none was kept, or none has tokens",
+                self.scatter.partition(".")[0],
+                ", ".join(missing),
+            )
         (made,) = inputs.results(self.tokenizer).values()
         shards: dict[str, list[Result]] = {}
         for result in results.values():
@@ -240,6 +250,15 @@ class Write(SetOperation):
             )
             sealed |= {f"{slug}/{MANIFEST}": manifest, f"{slug}/{BLOCKS_FILE}": blocks}
         return sealed
+
+    def _missing_sources(self, inputs: Inputs) -> list[str]:
+        """Sources of the inputs that no component is made of, where components are told by source."""
+        if "source" not in self.by:
+            return []
+        at = self.by.index("source")
+        scattered = inputs.results(self.scatter).values()
+        there = {key[at] for result in scattered for key in result.extra["components"]}
+        return sorted({file.source for file in inputs.files} - there)
 
 
 def _sorted_records(batches: list[pa.RecordBatch]) -> tuple[npt.NDArray[np.int64], pa.Table]:

@@ -27,6 +27,7 @@ def register(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(corpusmill, "__path__", [*corpusmill.__path__, FOLDER])
     patch.setitem(RULES, "misbehaving", "corpusmill.misbehaving:Misbehaving")
     patch.setitem(STAGES, "shout", "corpusmill.misbehaving:Shout")
+    patch.setitem(STAGES, "gather", "corpusmill.misbehaving:Gather")
     patch.setattr(sys, "dont_write_bytecode", True)
 
 

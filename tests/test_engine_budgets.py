@@ -2,12 +2,16 @@
 
 import json
 import re
+from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from runs import corpusmill, events, hashes
 
-from corpusmill.pipeline.engine.budgets import Drop, excessive_drop, first_parts
+from corpusmill.pipeline.engine.drops import Drop, Drops
 from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.recipe import parse_recipe
@@ -42,28 +46,58 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_the_first_partitions_are_those_that_hold_enough_rows_in_order() -> None:
-    results = judged((4, 0, 0), (6, 0, 0), (5, 0, 0))
-    assert first_parts(results, 10) == [0, 1]
-    assert first_parts(results, 11) == [0, 1, 2]
-    assert first_parts(dict(reversed(results.items())), 4) == [0]
-    assert first_parts(results, 100) == [0, 1, 2]
+def added(results: dict[int, Result], order: Iterable[int] = (), limit: float = 0.995) -> Drops:
+    """The results of all partitions, as they come in."""
+    drops = Drops(sorted(results), limit)
+    for part in order or results:
+        drops.add(results[part])
+    return drops
 
 
 def test_a_cut_that_drops_all_at_the_start_is_excessive_even_if_later_partitions_are_fine() -> None:
     results = judged((6_000, 6_000, 0), (4_000, 4_000, 0), (90_000, 0, 0))
-    assert excessive_drop(LONG, results, 0.995) == Drop(0, FIRST, 10_000, 10_000, (0, 1))
+    assert added(results).first == Drop(FIRST, 10_000, 10_000, (0, 1))
 
 
-def test_a_cut_that_drops_all_after_the_start_is_excessive_over_all() -> None:
-    results = judged((10_000, 9_000, 0), (990_000, 990_000, 0))
-    assert excessive_drop(LONG, results, 0.995) == Drop(0, FIRST, 999_000, 1_000_000, (0, 1))
+def test_a_cut_that_begins_to_drop_all_is_excessive_once_its_share_is() -> None:
+    """9,000 of 10,000, then all: 9,000 + n > 99.5 % of 10,000 + n from n > 190,000 on."""
+    results = judged((10_000, 9_000, 0), *[(10_000, 10_000, 0)] * 30)
+    assert added(results).first == Drop(FIRST, 209_000, 210_000, (20,))
 
 
 def test_what_is_dropped_at_the_bound_is_not_over_it() -> None:
-    assert excessive_drop(LONG, judged((1_000, 995, 5)), 0.995) is None
-    assert excessive_drop(LONG, judged((1_000, 996, 5)), 0.995) is not None
-    assert excessive_drop(LONG, judged((0, 0, 0)), 0.995) is None
+    assert added(judged((1_000, 995, 5))).at_end() is None
+    assert added(judged((1_000, 996, 5))).at_end() == Drop(FIRST, 996, 1_000, (0,))
+    assert added(judged((0, 0, 0))).at_end() is None
+    assert added(judged((20_000, 20_000, 0)), limit=1.0).first is None
+
+
+def test_few_documents_are_judged_at_the_end_alone() -> None:
+    few = added(judged((9_999, 9_999, 0)))
+    assert few.first is None and few.at_end() == Drop(FIRST, 9_999, 9_999, (0,))
+
+
+@given(st.data())
+def test_what_stops_a_run_does_not_depend_on_the_order_in_which_tasks_finish(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 9_000), min_size=1, max_size=8))
+    results = judged(*[(n, data.draw(st.sampled_from([n, n - n // 300, 0])), 0) for n in sizes])
+    order = data.draw(st.permutations(sorted(results)))
+    mixed = added(results, order)
+    rows = list(accumulate(sizes))
+    hits = list(accumulate(results[part].counts[f"hit.{FIRST}"] for part in sorted(results)))
+    sums = zip(hits, rows, strict=True)
+    over = [(hit, n) for hit, n in sums if n >= 10_000 and 1_000 * hit > 995 * n]
+    assert ((mixed.first.dropped, mixed.first.judged) if mixed.first else None) == (over[0] if over else None)
+    assert (mixed.at_end() is not None) == (1_000 * hits[-1] > 995 * rows[-1])
+
+
+def test_a_partition_that_is_not_in_yet_holds_back_what_comes_after_it() -> None:
+    results = judged((1, 0, 0), (10_000, 10_000, 0))
+    drops = Drops([0, 1], 0.995)
+    drops.add(results[1])
+    assert drops.judged == 0 and drops.first is None
+    drops.add(results[0])
+    assert drops.first == Drop(FIRST, 10_000, 10_001, (1,))
 
 
 def test_a_stage_has_the_budget_of_its_entry_or_else_of_the_recipe() -> None:

@@ -1,5 +1,6 @@
 """Rows that end the process that works on them: each costs itself alone, with the same bytes however it was found."""
 
+import json
 from pathlib import Path
 
 import misbehaviour
@@ -13,9 +14,11 @@ from corpusmill.pipeline.engine.attempts import ATTEMPTS, DEATHS, Job, Queue
 from corpusmill.pipeline.engine.child import KILLS
 from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.guarded import RowGuard
+from corpusmill.pipeline.engine.replay import read_list
 from corpusmill.pipeline.engine.rowwork import layer_schema, work_of
 from corpusmill.pipeline.engine.task import dump_operation, path_of
 from corpusmill.pipeline.errors import RunError
+from corpusmill.pipeline.run import Run
 
 FATES = {
     "good": "kept",
@@ -146,6 +149,29 @@ def test_a_task_is_guarded_after_two_deaths_and_not_for_what_it_raises() -> None
     halves = [died.waiting.popleft(), died.waiting.popleft()]
     assert [len(job.task.units) for job in halves] == [2, 2] and not died.waiting
     assert all(job.task.guarded for job in halves)
+
+
+def test_a_document_that_crashes_a_set_stage_stops_the_run_and_can_be_failed_before_it(
+    tmp_path: Path,
+) -> None:
+    """A stage that looks at documents together cannot leave one out without changing what it says of others."""
+    inputs = write_texts(tmp_path / "in", ["good one", "segfault"], ["last"])
+    stages = [{"filter": [{"url": {"parts": ["nowhere"]}}]}, "gather"]
+    with pytest.raises(RunError) as stopped:
+        misbehaviour.run(tmp_path / "out", inputs, stages)
+    said = str(stopped.value)
+    assert "stage gather, unit 0 (partitions 0 to 1): its worker died (SIGSEGV), in 3 attempts" in said
+    assert "leaves out none" in said and "--replay LIST" in said and "the same command goes on" in said
+    culprit = next(
+        row["id"].hex()
+        for row in Run(tmp_path / "out").table(["id", "text"], kept=False).to_pylist()
+        if row["text"] == "segfault"
+    )
+    line = {"stage": "filter.url", "part": 0, "id": culprit, "reason": "crash:SIGSEGV"}
+    (tmp_path / "list").write_text(json.dumps(line) + "\n")
+    run = misbehaviour.run(tmp_path / "out", inputs, stages, replay=read_list(tmp_path / "list"))
+    assert fates(run) == {"good": "kept", "segfault": "crash:SIGSEGV", "last": "kept"}
+    assert run.manifest("gather").rows == 2
 
 
 def test_a_unit_that_keeps_crashing_stops_the_run_with_stage_unit_and_partitions() -> None:

@@ -62,8 +62,11 @@ def test_a_run_on_a_store_is_equal_to_one_on_a_disk_and_can_be_looked_at_in_plac
     proxy.clear()
     again = corpusmill(*command)
     assert not [event for event in events(again) if event["event"] == "task_done"]
-    # A stage that stands is two reads (table and head), a listing, the recipe (is the folder still ours?) and what its budgets ask of earlier
-    # stages' tables, each with a question for the length before it; nothing is asked of single files.
+    # A stage that stands is two reads (table and head) and a listing, each read with a question for the length before it; nothing is asked of
+    # single files, and nothing is written but the probe of the start and what the run used.
+    assert {request.target.split("/")[3] for request in proxy.requests if request.method == "PUT"} == {
+        "metrics"
+    }
     stages = len([event for event in events(again) if event["event"] == "stage_ended"])
     assert proxy.count()["GET"] < 10 * stages and proxy.count()["HEAD"] < 14 * stages
     assert stored(bucket) == hashes(undisturbed)

@@ -116,7 +116,8 @@ class Queue:
                 self.waiting.appendleft(Job(replace(task, units=half)))
         else:
             raise RunError(
-                f"{_place(task)}: {why}, in {job.attempt} attempts" + (f"\n{trace}" if trace else "")
+                f"{_place(task)}: {why}, in {job.attempt} attempts\n{trace.rstrip()}".rstrip()
+                + f"\n{_step(task)}"
             )
 
     def node_lost(self, job: Job, why: str, seconds: float = 0.0) -> None:
@@ -153,10 +154,28 @@ class Queue:
 
 
 def _place(task: Task) -> str:
-    """Stage, unit and partitions of a task that is down to one unit."""
+    """Stage, unit and partitions, or ranges of files, of a task that is down to one unit."""
     (unit,) = task.units
     place = f"stage {task.stage}, unit {unit['index']}"
-    parts = unit["parts"]
+    spans, parts = unit["fields"].get("spans", ()), unit["parts"]
+    if spans:
+        first = spans[0]
+        more = f" and {len(spans) - 1:,} more" if len(spans) > 1 else ""
+        return f"{place} ({first['relative']} of {first['source']}, {first['start']:,} to {first['end']:,}{more})"
     if len(parts) < 2:
         return place
     return f"{place} (partitions {parts[0]} to {parts[-1]})"
+
+
+def _step(task: Task) -> str:
+    """What to do about a unit that cannot be done."""
+    (unit,) = task.units
+    step = "What is done stands: mend the cause, then the same command goes on from here."
+    if unit["fields"].get("spans"):
+        return f"{step} A file that cannot be read may be left out of the inputs (--update accepts that)."
+    if unit["parts"] == [unit["index"]] and not unit["fields"]:  # a layer of one partition, row by row
+        return step
+    return (
+        f"{step} This stage looks at documents together, so it leaves out none that may be at fault: one that is known to be "
+        "can be failed at an earlier stage (--replay LIST, docs/failures.md)."
+    )

@@ -1,22 +1,18 @@
-"""Budgets that end a run before it has spent days on a mistake: rows that fail, and rows that one cut drops.
+"""Budgets that end a run before it has spent days on a mistake: rows that fail (here), and rows that one reason drops (drops.py).
 
-`max_error_rate` of a stage is judged while its tasks come in, from EARLY_ROWS on, and when all are in. `max_drop` is judged over the
-first partitions that hold EARLY_ROWS rows with text, and over all. The driver does both from results alone; files are read for the
-message only. When a run stops may depend on the order in which tasks finish; the bytes of one that finishes never do.
+Both are judged while the tasks of a stage come in, from EARLY_ROWS on, and when all are in; what was done before the run was taken up
+counts too. The driver judges from results alone; files are read for the message only. No byte of a run that finishes depends on them.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from corpusmill.pipeline.engine.failures import failed_rows, failures_of
+from corpusmill.pipeline.engine.drops import EARLY_ROWS, EXAMPLES, Drops, rows_can_be_dropped
+from corpusmill.pipeline.engine.failures import PREFIX, failed_rows, failures_of
 from corpusmill.pipeline.engine.files import Files
 from corpusmill.pipeline.engine.manifest import Manifest
 from corpusmill.pipeline.engine.stage import Edit, Measure, Result, Stage
@@ -24,14 +20,8 @@ from corpusmill.pipeline.errors import BudgetError
 from corpusmill.pipeline.judge import Judge
 from corpusmill.pipeline.recipe import Recipe
 
-EARLY_ROWS = 10_000
-"""Rows from which a budget is judged before a stage is done, and documents from which `max_drop` stops a run."""
-
 LEAST_ROWS = 1_000
 """Rows below which failed ones warn: of 50 pages one that fails is no rate."""
-
-EXAMPLES = 5
-QUANTILES = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 
 
 @dataclass
@@ -86,83 +76,27 @@ def rows_given(stage: Stage, result: Result, before: Mapping[int, Result]) -> in
     return counts.get("rows" if stage.name == "documents" else "kept", 0)
 
 
-@dataclass(frozen=True)
-class Drop:
-    """The cut that drops most, over some partitions."""
+@dataclass
+class Gauge:
+    """The budgets of a stage in work: counts what comes in, and stops the run once enough rows say so."""
 
-    bit: int
-    reason: str
-    dropped: int
-    judged: int
-    parts: tuple[int, ...]
+    stage: Stage
+    errors: Errors
+    drops: Drops | None
+    before: Mapping[int, Result]  # of the layer that says which rows the stage is given
+    reader: Callable[[Stage], Files]
 
-
-def worst_drop(operation: Judge, results: Mapping[int, Result], parts: Sequence[int]) -> Drop | None:
-    """None when nothing was judged or nothing dropped."""
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(results[part].counts)
-    reasons = operation.reasons()
-    hits = {bit: total[f"hit.{reason}"] for bit, reason in enumerate(reasons)}
-    worst = max(hits, key=lambda bit: hits[bit], default=None)
-    if worst is None or not hits[worst]:
-        return None
-    return Drop(worst, reasons[worst], hits[worst], total["judged"], tuple(parts))
-
-
-def first_parts(results: Mapping[int, Result], rows: int = EARLY_ROWS) -> list[int]:
-    """The first partitions, in order, that together hold so many judged rows; all of them when there are fewer."""
-    seen, parts = 0, []
-    for part in sorted(results):
-        if seen >= rows:
-            break
-        parts.append(part)
-        seen += results[part].counts.get("judged", 0)
-    return parts
-
-
-def excessive_drop(operation: Judge, results: Mapping[int, Result], max_drop: float) -> Drop | None:
-    """The cut that drops more than `max_drop`, of the first EARLY_ROWS judged rows or else of all."""
-    for parts in (first_parts(results), sorted(results)):
-        drop = worst_drop(operation, results, parts)
-        if drop is not None and drop.dropped > max_drop * drop.judged:
-            return drop
-    return None
-
-
-def drop_message(files: Files, stage: str, operation: Judge, drop: Drop, max_drop: float) -> str:
-    """What the cut drops, beside what its measure says of the same rows."""
-    _, cut = operation.cuts[drop.bit]
-    bounds = {
-        name: bound
-        for name in ("at_least", "at_most", "one_of", "none_of")
-        if (bound := getattr(cut, name)) is not None
-    }
-    wanted = ", ".join(f"{name} {_word(bound)}" for name, bound in bounds.items())
-    return (
-        f"{stage}: {drop.reason} drops {drop.dropped:,} of {drop.judged:,} documents, more than max_drop ({max_drop:.1%})\n"
-        f"  wanted {cut.measure} {wanted}; {spread(files, cut.measure, drop.parts)}\n"
-        "check the threshold, or raise max_drop in the recipe (1 switches the check off)"
-    )
-
-
-def spread(files: Files, measure: str, parts: Sequence[int]) -> str:
-    """Quantiles of a number, or the most frequent values of a text, over the rows with text of some partitions."""
-    pieces = [table[measure] for part in parts for _, table in files.rows(part, [measure])]
-    values = pa.chunked_array([chunk for piece in pieces for chunk in piece.chunks])
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        counted = sorted(
-            values.value_counts().to_pylist(), key=lambda item: (-item["counts"], str(item["values"]))
-        )
-        listed = ", ".join(f"{_word(item['values'])} {item['counts']:,}" for item in counted[:EXAMPLES])
-        return f"most have {listed}"
-    numbers = pc.cast(values, pa.float64()).drop_null().to_numpy()
-    if not len(numbers):
-        return "no row has a value"
-    found = np.nanquantile(numbers, QUANTILES)
-    return "quantiles " + ", ".join(
-        f"{q:.0%} {_word(x)}" for q, x in zip(QUANTILES, found.tolist(), strict=True)
-    )
+    def add(self, results: Iterable[Result]) -> None:
+        """BudgetError when a budget is exceeded with these."""
+        for result in results:
+            if rows_can_fail(self.stage):
+                self.errors.add(result, rows_given(self.stage, result, self.before))
+            if self.drops is not None:
+                self.drops.add(result)
+        if self.errors.over(EARLY_ROWS):
+            raise BudgetError(self.errors.message(self.reader(self.stage)))
+        if self.drops is not None and self.drops.first is not None:
+            raise BudgetError(self.drops.first.message(self.reader(self.stage), self.stage, self.drops.limit))
 
 
 @dataclass(frozen=True)
@@ -174,43 +108,44 @@ class Watch:
     reader: Callable[[Stage], Files]
     warn: Callable[[str], None]
 
-    def errors(self, stage: Stage) -> Errors:
-        return Errors(stage.name, self.recipe.error_rate(stage.name))
-
-    def add(self, stage: Stage, results: Iterable[Result], errors: Errors) -> None:
-        """Count what a stage was given and what failed of it."""
-        if rows_can_fail(stage):
-            before = self.manifests.get(stage.ledger or "documents")  # not there yet while extract runs
-            given = before.results if before else {}
-            for result in results:
-                errors.add(result, rows_given(stage, result, given))
-
-    def early(self, stage: Stage, errors: Errors) -> None:
-        """While tasks come in: BudgetError once enough rows say so."""
-        if errors.over(EARLY_ROWS):
-            raise BudgetError(errors.message(self.reader(stage)))
+    def gauge(self, stage: Stage, units: Iterable[int], done: Mapping[int, Result]) -> Gauge:
+        """For a stage of these units, of which some are done; they count too, so a run that stopped stops again."""
+        before = self.manifests.get(stage.ledger or "documents")  # not there yet while extract runs
+        given = before.results if before and rows_can_fail(stage) else {}
+        gauge = Gauge(stage, self._errors(stage), self._drops(stage, units), given, self.reader)
+        if rows_can_fail(stage) or gauge.drops is not None:
+            gauge.add(done[unit] for unit in done)
+        return gauge
 
     def judge(self, stage: Stage) -> None:
         """A stage that is done; BudgetError when a budget is exceeded, a warning where the rows are too few to say."""
-        results, errors = self.manifests[stage.name].results, self.errors(stage)
-        self.add(stage, results.values(), errors)
-        if errors.over():
-            stops = errors.rows >= LEAST_ROWS
-            self._stop_or_warn(errors.message(self.reader(stage), stops), stops)
-        if isinstance(stage.operation, Judge):
-            drop = excessive_drop(stage.operation, results, self.recipe.max_drop)
-            if drop is not None:
-                files, limit = self.reader(stage), self.recipe.max_drop
-                message = drop_message(files, stage.name, stage.operation, drop, limit)
+        manifest = self.manifests[stage.name]
+        if rows_can_fail(stage) and any(name.startswith(PREFIX) for name in manifest.counts):
+            errors = self._errors(stage)
+            before = self.manifests[stage.ledger or "documents"].results
+            for result in manifest.results.values():
+                errors.add(result, rows_given(stage, result, before))
+            if errors.over():
+                stops = errors.rows >= LEAST_ROWS
+                self._stop_or_warn(errors.message(self.reader(stage), stops), stops)
+        drops = self._drops(stage, manifest.results)
+        if drops is not None and drops.may_exceed(manifest.counts):
+            for result in manifest.results.values():
+                drops.add(result)
+            if (drop := drops.first or drops.at_end()) is not None:
+                message = drop.message(self.reader(stage), stage, drops.limit)
                 self._stop_or_warn(message, drop.judged >= EARLY_ROWS)
+
+    def _errors(self, stage: Stage) -> Errors:
+        return Errors(stage.name, self.recipe.error_rate(stage.name))
+
+    def _drops(self, stage: Stage, units: Iterable[int]) -> Drops | None:
+        if not rows_can_be_dropped(stage):
+            return None
+        reasons = stage.operation.reasons() if isinstance(stage.operation, Judge) else ()
+        return Drops(sorted(units), self.recipe.max_drop, reasons)
 
     def _stop_or_warn(self, message: str, stop: bool) -> None:
         if stop:
             raise BudgetError(message)
         self.warn(message)
-
-
-def _word(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

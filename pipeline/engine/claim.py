@@ -17,7 +17,7 @@ Inputs = list[dict[str, Any]]
 """As `describe_inputs` gives them."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Claim:
     """`old` is the state found in OUT, `admitted` the recipe that stands there since; `keep_longer` when ours is the beginning of it."""
 
@@ -26,6 +26,7 @@ class Claim:
     old: states.State | None
     admitted: dict[str, Any] | None
     keep_longer: bool
+    written: bool = False  # whether this run has put a run.json of its own
 
     def need(self) -> None:
         """Stop before this run mixes its records with those of one that was admitted after it."""
@@ -35,13 +36,28 @@ class Claim:
             )
 
     def save(self, state: states.State) -> None:
-        """Write run.json; a shorter recipe leaves the later stages of a longer one in force."""
+        """Write run.json, unless it says all this already; a shorter recipe leaves the later stages of a longer one in force."""
+        if self._stands(state):
+            if state.complete:
+                self.need()
+            return
         if self.keep_longer and self.old is not None:
             names = {stage.name for stage in state.stages}
             rest = [stage for stage in self.old.stages if stage.name not in names]
             state = replace(state, stages=[*state.stages, *rest], complete=self.old.complete)
         self.need()
         states.write_state(self.out, state)
+        self.written = True
+
+    def _stands(self, state: states.State) -> bool:
+        """Whether what was found says it: a run that only finds all in place need not write at each stage how far it has come."""
+        old = self.old
+        if self.written or old is None or (old.inputs, old.seed) != (state.inputs, state.seed):
+            return False
+        whole = self.keep_longer or not state.complete
+        return state.stages == (old.stages[: len(state.stages)] if whole else old.stages) and (
+            old.complete or not state.complete
+        )
 
     def why(self, stage: Stage, own: Mapping[str, Any], contents: Mapping[str, str]) -> list[str]:
         """In words, how the stage differs from the one that was in force; [] when it does not. `contents` are those of what it reads."""

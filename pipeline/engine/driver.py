@@ -6,28 +6,23 @@ from the commits that stand, and ends with the bytes of an undisturbed run.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from corpusmill.pipeline.chain import compile_recipe
+from corpusmill.pipeline.engine import silence
 from corpusmill.pipeline.engine import state as states
 from corpusmill.pipeline.engine.adopt import adopt
-from corpusmill.pipeline.engine.attempts import Done
-from corpusmill.pipeline.engine.budgets import Watch, rows_can_fail
+from corpusmill.pipeline.engine.budgets import Watch
 from corpusmill.pipeline.engine.claim import claim
-from corpusmill.pipeline.engine.failures import failed_rows
-from corpusmill.pipeline.engine.files import Files
+from corpusmill.pipeline.engine.execution import Execution
 from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
 from corpusmill.pipeline.engine.inputs import find_inputs
 from corpusmill.pipeline.engine.layout import (
-    Hashes,
     Inputs,
     folder_of,
-    group_units,
     kind_of,
-    rate_of,
     units_of,
 )
 from corpusmill.pipeline.engine.local import Stop
@@ -39,19 +34,19 @@ from corpusmill.pipeline.engine.manifest import (
     Manifest,
     damaged_units,
     drop_commits,
-    read_commits,
     read_manifest,
     write_commit,
     write_manifest,
 )
-from corpusmill.pipeline.engine.metrics import Meter, note, note_driver, note_lost
+from corpusmill.pipeline.engine.metrics import Meter, note_driver
 from corpusmill.pipeline.engine.place import Place, place_of
-from corpusmill.pipeline.engine.replay import Replay, Rows
-from corpusmill.pipeline.engine.results import Packed
+from corpusmill.pipeline.engine.replay import Replay
 from corpusmill.pipeline.engine.roles import Reporter, Runner
 from corpusmill.pipeline.engine.stage import InputFile, Result, SetOperation, Stage, Unit
-from corpusmill.pipeline.engine.task import task_of, tasks_of
+from corpusmill.pipeline.engine.standing import done_in, is_damaged, publish, spend, spendable
+from corpusmill.pipeline.engine.tries import Tries
 from corpusmill.pipeline.errors import DamagedError, RunError
+from corpusmill.pipeline.ledger import Ledger
 from corpusmill.pipeline.recipe import Recipe
 
 MENDS = 10
@@ -75,10 +70,7 @@ class Driver:
     stages: list[Stage] = field(default_factory=list, init=False)
     manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     folders: dict[str, str] = field(default_factory=dict, init=False)
-    # Of stages redone in place; their results with them, since the tables are overwritten.
-    _replaced: dict[str, tuple[Manifest, Mapping[int, Result]]] = field(default_factory=dict, init=False)
     _adopting: bool = field(default=True, init=False)
-    _tried: bool = field(default=False, init=False)  # whether rows that had failed were tried again
     _spent: set[str] = field(default_factory=set, init=False)  # temporary stages whose files this run removed
 
     def __post_init__(self) -> None:
@@ -95,20 +87,48 @@ class Driver:
         self._inputs = Inputs(files, self.recipe.partition_bytes, self.out, self.manifests, self.folders)
         described = states.describe_inputs(files)
         self._claim = claim(self.out, self.recipe, described, self._own, self.update)
-        self._watch = Watch(self.recipe, self.manifests, self._reader, self.reporter.warn)
+        self._work = Execution(
+            self.out,
+            self.recipe.seed,
+            self.runner,
+            self.reporter,
+            self.stop,
+            self.replay,
+            self.manifests,
+            self.folders,
+        )
+        self._watch = Watch(self.recipe, self.manifests, self._work.reader, self.reporter.warn)
+        self._tries = Tries(self.replay, self._work.reader, self.reporter.warn)
+        for line in silence.unknown_sources(self.stages, {file.source for file in files}):
+            self.reporter.warn(line)
         state = states.State(described, [], self.recipe.seed, False)
         for stage in self.stages:
             self._ensure_from_whole_files(stage)
             state = replace(state, stages=[*state.stages, self._state_of(stage)])
             self._claim.save(state)  # before its budgets are judged: what stopped a run can be looked at
             self._watch.judge(stage)
+            self._speak_of(stage)
             self._spend()
-        if self.replay.retry and not self._tried:
-            self.reporter.warn(
-                f"no row of {self.out} had been stopped by CPU time, memory or a crash: none was tried again"
-            )
+        self._tries.end(self.out)
         self._claim.save(replace(state, complete=True))
         self.out.flush()
+
+    def _speak_of(self, stage: Stage) -> None:
+        """Say what is missing from the results of a stage without being an error of it."""
+        operation = stage.operation
+        if stage.name == "documents" and isinstance(operation, SetOperation) and not operation.probes:
+            barren = silence.barren_files(self.manifests["documents"].results)
+            silence.need_documents(self.manifests["documents"].counts, barren, len(self._inputs.files))
+            if barren:
+                self.reporter.warn(silence.barren_message(barren, len(self._inputs.files), self.out))
+        if isinstance(operation, Ledger) and self.manifests[stage.name].counts["in"]:
+            ledgers = [
+                (each.operation.stage, self.manifests[each.name].counts)
+                for each in self.stages
+                if isinstance(each.operation, Ledger) and each.name in self.manifests
+            ]
+            if lost := silence.nothing_kept(ledgers, self.out):
+                self.reporter.warn(lost)
 
     def _state_of(self, stage: Stage) -> states.StageState:
         manifest = self.manifests[stage.name]
@@ -160,48 +180,22 @@ class Driver:
         manifest = read_manifest(self.out / folder)
         why = self._claim.why(stage, self._own[stage.name], contents)
         sizes = (self.out / folder).sizes() if manifest is not None else {}
-        redo = manifest is not None and self._to_redo(stage, manifest)
-        if manifest is not None and not redo and not self._damaged(stage, manifest, sizes):
+        redo = manifest is not None and self._tries.redo(stage, manifest)
+        if manifest is not None and not redo and not is_damaged(self.out / folder, manifest, sizes):
             if any(
                 name.startswith(COMMITS) for name in sizes
             ):  # of a driver killed between manifest and commits
                 drop_commits(self.out / folder)
             self.manifests[stage.name] = manifest
             self._publish(stage)
-            self._need_all(stage)
+            self._tries.need_all(stage, self.manifests[stage.name])
             self.reporter.stage_ended(stage, manifest, time.perf_counter() - started, True, why)
             return
         others = self._make_or_take(stage, print_of, reads)
-        self._need_all(stage)
+        self._tries.need_all(stage, self.manifests[stage.name])
         self.reporter.stage_ended(
             stage, self.manifests[stage.name], time.perf_counter() - started, others, why
         )
-
-    def _to_redo(self, stage: Stage, manifest: Manifest) -> bool:
-        """Whether rows of a stage that stands are to be tried again, or to be failed."""
-        if not self.replay.active or not self._to_try(stage, manifest.results):
-            return False
-        self._replaced[stage.name] = (manifest, manifest.results)
-        return True
-
-    def _to_try(self, stage: Stage, results: Mapping[int, Result]) -> list[int]:
-        units = self.replay.to_redo(stage.name, results, self._failed(stage))
-        self._tried |= bool(units)
-        return units
-
-    def _failed(self, stage: Stage) -> Rows:
-        return lambda part: failed_rows(self._reader(stage), stage.name, [part])
-
-    def _need_all(self, stage: Stage) -> None:
-        results = self.manifests[stage.name].results
-        if self.replay.known:
-            self.replay.need_all(stage.name, results, self._failed(stage))
-            unlisted = self.replay.unlisted(results, stage.name) if rows_can_fail(stage) else {}
-            for reason, rows in sorted(unlisted.items()):
-                self.reporter.warn(
-                    f"stage {stage.name}: {rows:,} rows failed here by {reason} that {self.replay.name} does not name: "
-                    "where they did not, bytes differ (--retry-failed tries them again)"
-                )
 
     def _make_or_take(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> bool:
         """Make the stage; whether another driver on this OUT did meanwhile.
@@ -214,20 +208,11 @@ class Driver:
         except (RunError, OSError):
             folder = self.out / self.folders[stage.name]
             made = read_manifest(folder)
-            if made is None or self._damaged(stage, made, folder.sizes()):
+            if made is None or is_damaged(folder, made, folder.sizes()):
                 raise
         self.manifests[stage.name] = made
         self._publish(stage)
         return True
-
-    def _damaged(self, stage: Stage, manifest: Manifest, sizes: Mapping[str, int]) -> bool:
-        """Whether files of a finished stage are gone or cut; those of a spent temporary stage may be gone."""
-        folder = self.out / self.folders[stage.name]
-        if SPENT in sizes:
-            return False
-        return bool(damaged_units(sizes, manifest.results)) or any(
-            name not in sizes or (folder / name).hash() != known for name, known in manifest.sealed.items()
-        )
 
     def _make(self, stage: Stage, print_of: str, reads: Mapping[str, str]) -> None:
         """Run the stage's missing units, check, seal, and write the manifest."""
@@ -240,26 +225,26 @@ class Driver:
         self._spent.discard(stage.name)
         operation = stage.operation
         units = {unit.index: unit for unit in units_of(stage, self._inputs)}
-        done = self._standing(folder)
+        done = done_in(folder)
         for unit in done.keys() - units.keys():
             del done[unit]
         for unit in damaged_units(folder.sizes(), done) if done else ():
             del done[unit]
-        for unit in self._to_try(stage, done):
+        for unit in self._tries.units(stage, done):
             del done[unit]
         done.update(self._adopt(stage, [unit for index, unit in sorted(units.items()) if index not in done]))
         todo = [unit for index, unit in sorted(units.items()) if index not in done]
         self.reporter.stage_began(stage, len(units), len(done))
         if todo:
             operation.warm()
-        done.update(self._execute(stage, todo, 0))
+        done.update(self._work.run(stage, todo, 0, self._watch.gauge(stage, units, done)))
         sealed: dict[str, bytes] = {}
         if isinstance(operation, SetOperation):
             for again in range(1, 4):
                 redo = operation.check(units, done)
                 if not redo:
                     break
-                done.update(self._execute(stage, redo, again))
+                done.update(self._work.run(stage, redo, again, self._watch.gauge(stage, (), {})))
             else:
                 raise RunError(f"stage {stage.name}: units do not fit together after three rounds")
             sealed = operation.seal(done, self._inputs)
@@ -285,18 +270,13 @@ class Driver:
             self.manifests,
             self._inputs.files,
             self._claim.old,
-            {name: manifest for name, (manifest, _) in self._replaced.items()},
+            {name: manifest for name, (manifest, _) in self._tries.replaced.items()},
         )
-        for unit in self._to_try(stage, found):
+        for unit in self._tries.units(stage, found):
             del found[unit]
         if found:
             write_commit(self.out / folder, [found[unit] for unit in sorted(found)])
         return found
-
-    def _standing(self, folder: Place) -> Packed:
-        """Units that are done: by commits, or by a manifest some of whose files were lost."""
-        manifest = read_manifest(folder)
-        return Packed(manifest.results) if manifest else read_commits(folder)
 
     def _materialise(self, name: str) -> None:
         """Make the files of a spent temporary stage again, since a reader of it has to run."""
@@ -317,73 +297,12 @@ class Driver:
                 f"stage {stage.name} gave other results when it was made again: {folder} may be damaged, or of a corpusmill under development; delete it and run again"
             )
 
-    def _execute(self, stage: Stage, units: Sequence[Unit], again: int) -> Packed:
-        needed = self._folders_for(stage)
-        # What stands of the stage itself is about to be made again, and none of its tasks reads it.
-        read = {
-            name: self.manifests[name] for name in needed if name in self.manifests and name != stage.name
-        }
-        groups = group_units(units, rate_of(stage), self.runner.workers)
-        tasks = tasks_of(
-            stage, self.out, needed, self.recipe.seed, groups, again, Hashes(read).of, self.replay
-        )
-        results = Packed()
-        errors = self._watch.errors(stage)
-        try:
-            for done in self.runner.run(tasks, self.stop):
-                results.update({result.unit: result for result in done.results})
-                self._measure(stage, done)
-                self.reporter.task_done(stage, done)
-                self._watch.add(stage, done.results, errors)
-                self._watch.early(stage, errors)
-        finally:
-            note_lost(self.out, self.runner.queue.take_lost())
-            self.out.flush()
-        return results
-
-    def _measure(self, stage: Stage, done: Done) -> None:
-        """Seconds, memory and attempts, apart from the data: they differ from run to run."""
-        line = {
-            "units": [result.unit for result in done.results],
-            "attempt": done.attempt,
-            "host": os.uname().nodename,
-            "folder": self.folders[stage.name],
-            **done.usage,
-        }
-        note(self.out, f"{stage.name}.jsonl", [line])
-
-    def _reader(self, stage: Stage) -> Files:
-        """Reads what a stage made and what it read, for messages."""
-        return Files(task_of(stage, self.out, self._folders_for(stage), self.recipe.seed, []), Unit(0, 0))
-
-    def _folders_for(self, stage: Stage) -> dict[str, str]:
-        return {name: self.folders[name] for name in (stage.name, "documents", *stage.reads)}
-
     def _publish(self, stage: Stage) -> None:
-        """Copy what people and streams look for by a fixed name."""
-        if isinstance(stage.operation, SetOperation):
-            self._claim.need()
-            for name, target in stage.operation.publish().items():
-                data = (self.out / self.folders[stage.name] / name).read_bytes()
-                path = self.out / target
-                there = path.read_bytes() if path.is_file() else None
-                if there is None:
-                    path.put(data)
-                elif there != data:
-                    for place, content in stage.operation.replaces(target, there, data).items():
-                        (self.out / place).put(content)
+        publish(self.out, self.out / self.folders[stage.name], stage, self._claim.need)
 
     def _spend(self) -> None:
         """Drop the files of temporary stages all of whose readers stand."""
-        for stage in self.stages:
-            if not isinstance(stage.operation, SetOperation) or not stage.operation.temporary:
-                continue
-            if stage.name in self._spent:
-                continue
-            readers = [other for other in self.stages if stage.name in other.reads]
-            folder = self.out / self.folders.get(stage.name, "")
-            if readers and all(each.name in self.manifests for each in (stage, *readers)):
-                (folder / SPENT).put(b"")  # before the first file goes: from here on they may be missing
-                results = self.manifests[stage.name].results.values()
-                folder.unlink_all([file.name for result in results for file in result.files])
+        for stage in spendable(self.stages, self.manifests):
+            if stage.name not in self._spent:
+                spend(self.out / self.folders[stage.name], self.manifests[stage.name])
                 self._spent.add(stage.name)

@@ -43,6 +43,7 @@ class ExtractPlaces(SetOperation):
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
     area: ClassVar[Area] = "text"
     rate: ClassVar[float] = ExtractDocuments.rate
+    probes: ClassVar[bool] = True
 
     page: Settings
     keys: Keys

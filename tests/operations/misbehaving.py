@@ -1,4 +1,4 @@
-"""A measure and an edit that crash, hang or eat memory for real, for the tests of the engine. A text's first word says what it does."""
+"""A measure, an edit and a set stage that crash, hang or eat memory for real, for the tests of the engine. A text's first word says what it does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from corpusmill.pipeline.engine.stage import Backstop, Edit, Measure
+from corpusmill.pipeline.engine.stage import (
+    Backstop,
+    Edit,
+    Inputs,
+    Measure,
+    Result,
+    SetOperation,
+    TaskIO,
+    Unit,
+)
 from corpusmill.pipeline.rules import Cut, Rule
 
 # Three seconds: on a machine that is busy with others a healthy row was once charged more than one.
@@ -96,3 +105,30 @@ class Shout:
     def extend(self, chain: Any, name: str) -> None:
         chain.edit(name, Upper(), kept=True)
         chain.verdict(stage=name)
+
+
+@dataclass(frozen=True)
+class Together(SetOperation):
+    """Looks at all kept texts of a partition together, once each has behaved."""
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        return [Unit(0, 1, {"round": 1}, tuple(sorted(inputs.results("documents"))))]
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        texts = [
+            text
+            for part in unit.parts
+            for _, rows in io.rows(part, ["text"], kept=True)
+            for text in rows["text"].to_pylist()
+        ]
+        for text in texts:
+            behave(text, len(texts))
+        return io.result(rows=len(texts))
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The stage of the set operation."""
+
+    def extend(self, chain: Any, name: str) -> None:
+        chain.set(name, Together(), kept=True)
