@@ -7,14 +7,23 @@ Set stages: a fixed cost a unit and one a document that reaches them, from two r
 from __future__ import annotations
 
 import heapq
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from corpusmill.jobs.cost.fit import Interval, fixed_cost, line_through, ratio, share, total
+from corpusmill.jobs.cost.measured import (
+    Measured,
+    driver_seconds,
+    files_of,
+    measured,
+    peak_bytes,
+    reached,
+    size_of,
+    startup_seconds,
+    warm_tasks,
+)
 from corpusmill.jobs.cost.projection import Projected, Shuffle, is_set, projected_results, shuffle_of
-from corpusmill.jobs.cost.sample import Observed, Sample
+from corpusmill.jobs.cost.sample import Sample
 from corpusmill.pipeline.engine.layout import group_units, kind_of, rate_of
 from corpusmill.pipeline.engine.stage import FileRecord, Result, SetOperation, Stage, Unit
 from corpusmill.pipeline.ledger import Ledger
@@ -61,17 +70,6 @@ class Forecast:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A unit of the sample: its stratum, the bytes (rows) of input that its documents stand for, documents, results by stage."""
-
-    index: int
-    stratum: int
-    extent: float
-    read: float
-    rows: int
-
-
 class Forecaster:
     """Holds what all stages share: the sample's units, the strata's sizes and the documents that reach each stage."""
 
@@ -79,13 +77,13 @@ class Forecaster:
         self.sample, self.inputs, self.workers = sample, inputs, workers
         self.strata = sample.strata
         self.partitions = [len(stratum.spans) for stratum in self.strata]
-        self.measured = [_measured(result) for result in sample.full.results["documents"].values()]
+        self.measured = [measured(result) for result in sample.full.results["documents"].values()]
         self.documents = [self._documents(number) for number in range(len(self.strata))]
         self.all_documents = total(self.documents)
         self.reaches = Interval(1.0, 1.0, 1.0)  # share of all documents kept so far
         self.by_duplicates = False
         self.signatures = Interval(0.0, 0.0, 0.0)
-        self.driver_seconds_a_unit = _driver_seconds(sample.full)
+        self.driver_seconds_a_unit = driver_seconds(sample.full)
         self.components = 1
 
     def run(self, units: Sequence[Unit]) -> Forecast:
@@ -159,7 +157,7 @@ class Forecaster:
             )
         if stage.name.endswith(".signatures"):
             self.signatures = cpu
-        startup = self._startup(stage.name)
+        startup = startup_seconds(self.sample, stage.name)
         tasks = group_units(laid, rate_of(stage), self.workers) if laid else []
         wall = startup + _wall(tasks, cpu.expected, self.workers) + self.driver_seconds_a_unit * len(laid)
         forecast = StageForecast(
@@ -173,7 +171,7 @@ class Forecaster:
             startup_seconds=startup,
             wall_seconds=wall,
             size_bytes=size,
-            peak_bytes=self._peak(stage.name),
+            peak_bytes=peak_bytes(self.sample, stage.name),
         )
         return forecast, shuffle_of(stage, laid, self.components, size.expected)
 
@@ -185,7 +183,11 @@ class Forecaster:
     def _partition_costs(self, stage: Stage) -> tuple[Interval, Interval]:
         """(CPU seconds, bytes) of a stage that makes a file for each partition."""
         results = self.sample.full.results[stage.name]
-        cpu = {unit: task["cpu_seconds"] for task in self._warm_tasks(stage.name) for unit in task["units"]}
+        cpu = {
+            unit: task["cpu_seconds"]
+            for task in warm_tasks(self.sample, stage.name)
+            for unit in task["units"]
+        }
         sizes = {
             unit: float(sum(file.size_bytes for file in result.files)) for unit, result in results.items()
         }
@@ -217,21 +219,21 @@ class Forecaster:
         # A unit that scatters partitions opens each of them; one that gathers a bucket is one piece.
         by_parts = any(unit.parts for unit in units)
         sizes = [len(run.results["documents"] if by_parts else run.results[stage.name]) for run in observed]
-        reached = [self._reached(run, stage) for run in observed]
+        documents = [reached(run, stage) for run in observed]
         pieces = sum(max(1, len(unit.parts)) for unit in units)
         reaches = self.reaches.times(self.all_documents.expected)
 
         def scaled(values: Sequence[float], sizes: Sequence[int], pieces: int) -> Interval:
-            runs = list(zip(map(float, sizes), reached, values, strict=True))
+            runs = list(zip(map(float, sizes), documents, values, strict=True))
             fixed, slope = line_through(runs[0], runs[-1])
             found = reaches.times(slope)
             return Interval(*(bound + fixed * pieces for bound in (found.low, found.expected, found.high)))
 
         cpu = scaled([run.cpu(stage.name) for run in observed], sizes, pieces)
-        files = [_files(run.results[stage.name].values()) for run in observed]
+        files = [files_of(run.results[stage.name].values()) for run in observed]
         a_part = by_parts and files[-1] > len(full.results[stage.name])
         size = scaled(
-            [_size(run.results[stage.name].values()) for run in observed],
+            [size_of(run.results[stage.name].values()) for run in observed],
             files,
             pieces if a_part else len(units),
         )
@@ -245,35 +247,8 @@ class Forecaster:
         results = self.sample.full.results[stage.name].values()
         used = sum(result.counts["text_bytes"] for result in results)
         factor = min(stage.operation.sample_bytes / max(used, 1), self._growth())  # type: ignore[attr-defined]
-        cpu, made = self.sample.full.cpu(stage.name), _size(results)
+        cpu, made = self.sample.full.cpu(stage.name), size_of(results)
         return Interval(cpu, cpu * factor, cpu * factor * 2), Interval(made, made, made)
-
-    def _reached(self, observed: Observed, stage: Stage) -> float:
-        """Documents that were kept before a stage in a run of the sample."""
-        last = None
-        for each in observed.stages:
-            if each.name == stage.name:
-                break
-            if isinstance(each.operation, Ledger):
-                last = each.name
-        results = observed.results.get(last or "documents", {})
-        return float(sum(r.counts["kept"] if last else r.rows for r in results.values()))
-
-    def _warm_tasks(self, stage: str) -> list[dict[str, Any]]:
-        """Tasks of the sample by workers that had done the stage before, so that no start is in them; all when there are none."""
-        started = {
-            task["pid"] for run in (self.sample.cold, self.sample.warm) for task in run.tasks.get(stage, ())
-        }
-        tasks = self.sample.full.tasks[stage]
-        return [task for task in tasks if task["pid"] in started] or tasks
-
-    def _startup(self, stage: str) -> float:
-        cold, warm = self.sample.cold, self.sample.warm
-        workers = len({task["pid"] for task in cold.tasks.get(stage, ())})
-        return max(0.0, cold.cpu(stage) - warm.cpu(stage)) / max(1, workers)
-
-    def _peak(self, stage: str) -> int:
-        return max((int(task["peak_rss_bytes"]) for task in self.sample.full.tasks[stage]), default=0)
 
     def _projected_documents(self, units: Sequence[Unit], size: Interval) -> dict[int, Result]:
         """Rows and bytes of every partition of the real run, by what its stratum holds."""
@@ -297,30 +272,6 @@ class Forecaster:
             unit: Result(unit, (FileRecord("projected", 0, round(n * bytes_each), ""),), round(n))
             for unit, n in rows.items()
         }
-
-
-def _measured(result: Result) -> Measured:
-    read, seen = float(result.extra["extent"]), result.extra["seen"]
-    stands_for = read * result.rows / seen if seen else read
-    return Measured(result.unit, result.extra["stratum"], stands_for, read, result.rows)
-
-
-def _size(results: Any) -> float:
-    return float(sum(file.size_bytes for result in results for file in result.files))
-
-
-def _files(results: Any) -> int:
-    return sum(len(result.files) for result in results)
-
-
-def _driver_seconds(observed: Observed) -> float:
-    """The driver's CPU seconds a unit: the median of the sample's stages with eight units and more."""
-    rates = [
-        line["cpu_seconds"] / len(observed.results[line["stage"]])
-        for line in observed.driver
-        if len(observed.results.get(line["stage"], ())) >= 8
-    ]
-    return statistics.median(rates) if rates else 0.0
 
 
 def _wall(tasks: Sequence[Sequence[Unit]], cpu_seconds: float, workers: int) -> float:
