@@ -13,6 +13,7 @@ ROUNDS ?= 20
 SEED ?= 1
 RAY_ROUNDS ?=
 CHAOS_JSON ?=
+TEST_WORKERS ?= 2
 
 # uv installs in seconds what takes pip minutes; pip does it where uv cannot be had.
 define install
@@ -30,7 +31,7 @@ help:
 	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
 	@echo "make demo-ray   the same as a job of a Ray started for it, its files compared with those of a local run (two minutes)"
 	@echo "make train-demo   a small training run that is killed, meets a harmful document, finds it and goes on without (a minute)"
-	@echo "make test    set up, run the tests"
+	@echo "make test    set up, run the tests, TEST_WORKERS=2 files at a time"
 	@echo "make equal   a recipe run locally, on Ray, as a job and through the death of a node: a table of hashes (some minutes)"
 	@echo "make chaos   kill and damage runs on purpose; ROUNDS=20 SEED=1, a fifth of the rounds on Ray (RAY_ROUNDS=N: so many)"
 	@echo "make check   lint, types and tests;  make clean removes the environment and all outputs"
@@ -74,7 +75,7 @@ train-demo: $(VENV)/.pipeline $(VENV)/.torch
 
 test: $(VENV)/.test $(VENV)/.torch
 	@$(BIN)/corpusmill model get lid.176 || echo "the language model cannot be had here: its tests will be skipped"
-	@$(BIN)/python -m pytest -q -m "not slow" $(TESTS)
+	@$(BIN)/python -m pytest -q -m "not slow" -n $(TEST_WORKERS) $(TESTS)
 
 # One recipe by 1 and 2 local workers, on Ray, as a job, and on two nodes of which one is killed: the sha256 of each.
 equal: model $(VENV)/.test

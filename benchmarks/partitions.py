@@ -115,14 +115,14 @@ def one_size(runner: str, size: int, out: Path) -> dict[str, Any]:
         }
 
 
-def lines_of(folder: Path, size: int) -> Recipe:
+def lines_of(folder: Path, size: int, stages: str = RECIPE) -> Recipe:
     """`size` lines, four a file (a WARC file of a large crawl has about four partitions), and the recipe that makes each a partition."""
     folder.mkdir(parents=True)
     for start in range(0, size, 4):
         lines = "".join(LINE % number for number in range(start, min(size, start + 4)))
         (folder / f"{start:08d}.jsonl").write_text(lines)
     recipe = folder / "recipe.yaml"
-    recipe.write_text(RECIPE.format(line=len(LINE % 0)))
+    recipe.write_text(stages.format(line=len(LINE % 0)))
     return load_recipe(str(recipe)).with_inputs([f"tiny={folder}/*.jsonl"])
 
 

@@ -1,13 +1,15 @@
-"""Fixtures that cost seconds are made once a session."""
+"""Fixtures that cost seconds are made once a session; files go whole to the processes of `pytest -n`, the longest first."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from parallel import by_length
 from runs import corpusmill, inputs, write_recipe
 from s3_server import Bucket, enter, environment, make_bucket
 
@@ -17,6 +19,18 @@ settings.load_profile("patient")
 
 # Servers of tests are on the loopback, where no proxy of this machine leads.
 os.environ.setdefault("no_proxy", "127.0.0.1,localhost")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=by_length)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from parallel import FilesWhole
+
+    return FilesWhole(config, log)
 
 
 @pytest.fixture(scope="session")

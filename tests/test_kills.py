@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from runs import alive, command, corpusmill, hashes, inputs
+from runs import alive, command, hashes, inputs
 
 from corpusmill.jobs.reporter import LineReporter
 from corpusmill.pipeline.engine.attempts import Queue
@@ -19,13 +19,10 @@ from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.recipe import load_recipe
 
+STAGES = ("documents", "dedup.edges", "shard.write")
+"""Three kinds of work: partitions, a set that one task joins, shards."""
+
 OTHERS = ("ledger.extract", "filter.measures", "dedup.signatures", "dedup.clusters", "shard.scatter", "mix")
-STAGES = (
-    "documents",
-    "dedup.edges",
-    "shard.write",
-    *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS),
-)
 
 
 def start(recipe: Path, crawl: Path, out: Path) -> subprocess.Popen[str]:
@@ -59,37 +56,79 @@ def workers(driver: int) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_driver_killed_in_a_stage(
-    stage: str, undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    driver = start(recipe, crawl, out)
+def kill_driver(driver: subprocess.Popen[str], stage: str) -> None:
     wait_for(driver, "stage_began", stage)
     time.sleep(0.05)
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    corpusmill("run", recipe, "--out", out, *inputs(crawl), "--workers", "2")
+
+
+def kill_workers(driver: subprocess.Popen[str], stage: str) -> None:
+    """All of them: whichever is idle at this moment is among them."""
+    wait_for(driver, "stage_began", stage)
+    time.sleep(0.02)
+    for pid in workers(driver.pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def ends_well(driver: subprocess.Popen[str]) -> None:
+    assert driver.stderr is not None
+    rest = driver.stderr.read()
+    assert driver.wait() == 0, rest[-3000:]
+
+
+def test_a_driver_killed_in_stage_after_stage(
+    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for stage in STAGES:
+        kill_driver(start(recipe, crawl, out), stage)
+    ends_well(start(recipe, crawl, out))
     assert hashes(out) == hashes(undisturbed)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_workers_busy_and_idle_killed_in_a_stage(
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [*STAGES, *OTHERS])
+def test_a_driver_killed_in_one_stage(
+    stage: str, undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    kill_driver(start(recipe, crawl, out), stage)
+    ends_well(start(recipe, crawl, out))
+    assert hashes(out) == hashes(undisturbed)
+
+
+def test_workers_busy_and_idle_killed_in_stage_after_stage(
+    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    driver = start(recipe, crawl, out)
+    for stage in STAGES:
+        kill_workers(driver, stage)
+    ends_well(driver)
+    assert hashes(out) == hashes(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [*STAGES, *OTHERS])
+def test_workers_busy_and_idle_killed_in_one_stage(
     stage: str, undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     driver = start(recipe, crawl, out)
-    wait_for(driver, "stage_began", stage)
-    time.sleep(0.02)
-    for pid in workers(driver.pid):  # all of them: whichever is idle at this moment is among them
-        os.kill(pid, signal.SIGKILL)
-    assert driver.stderr is not None
-    rest = driver.stderr.read()
-    assert driver.wait() == 0, rest[-3000:]
+    kill_workers(driver, stage)
+    ends_well(driver)
     assert hashes(out) == hashes(undisturbed)
 
 
-def test_a_second_interrupt_stops_at_once_and_the_same_command_goes_on(
+def stopped(driver: subprocess.Popen[str]) -> None:
+    """Its run ends as one does that was interrupted."""
+    assert driver.stderr is not None
+    said = driver.stderr.read()
+    assert driver.wait() == 130 and "goes on from here" in said and "Traceback" not in said
+
+
+def test_a_second_interrupt_stops_at_once_one_alone_after_the_commits_in_flight_and_the_same_command_goes_on(
     undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -99,26 +138,14 @@ def test_a_second_interrupt_stops_at_once_and_the_same_command_goes_on(
     driver.send_signal(signal.SIGINT)
     time.sleep(0.2)  # the handler of the first has to have run, or both are one
     driver.send_signal(signal.SIGINT)
-    assert driver.stderr is not None
-    said = driver.stderr.read()
-    assert driver.wait() == 130 and "goes on from here" in said and "Traceback" not in said
+    stopped(driver)
     assert not [pid for pid in children if alive(pid)]
-    corpusmill("run", recipe, "--out", out, *inputs(crawl))
-    assert hashes(out) == hashes(undisturbed)
-
-
-def test_an_interrupt_stops_after_the_commits_in_flight_and_the_same_command_goes_on(
-    undisturbed: Path, crawl: Path, recipe: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
     driver = start(recipe, crawl, out)
     wait_for(driver, "task_done", "documents")
     driver.send_signal(signal.SIGTERM)
-    assert driver.stderr is not None
-    said = driver.stderr.read()
-    assert driver.wait() == 130 and "goes on from here" in said
+    stopped(driver)
     assert list((out / "text" / "documents").glob("*/_commits/*.json"))
-    corpusmill("run", recipe, "--out", out, *inputs(crawl))
+    ends_well(start(recipe, crawl, out))
     assert hashes(out) == hashes(undisturbed)
 
 
