@@ -64,9 +64,10 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, crawl: Path, recipe: Path, language_model: Path
 ) -> Path:
-    """OUT of a whole run with one worker that nothing disturbed. Read only."""
+    """OUT of a whole run with one worker that nothing disturbed, beside it `events`, what it said of its progress. Read only."""
     out = tmp_path_factory.mktemp("undisturbed") / "out"
-    corpusmill("run", recipe, "--out", out, *inputs(crawl), "--workers", "1")
+    done = corpusmill("run", recipe, "--out", out, *inputs(crawl), "--workers", "1")
+    out.with_name("events").write_text(done.stderr)
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,17 +56,21 @@ class Ground:
 
     def learn(self) -> list[str]:
         """Run once more with WORKERS, for seconds and moments; what differs from the reference."""
-        self.bytes_of = hashes(self.reference)
         out = self.folder / "learned"
         run = self.start(out)
         code = run.end()
         problems = [] if code == 0 else [f"the undisturbed run ended with {code}:\n{run.words()}"]
-        self.seconds = run.seconds
-        for at, event in run.events:
-            self.marks.setdefault((event["event"], event.get("stage", "")), at)
+        self.remember(run.events, run.seconds)
         problems += self.differences(out)
         shutil.rmtree(out, ignore_errors=True)
         return problems
+
+    def remember(self, events: Iterable[tuple[float, dict[str, Any]]], seconds: float) -> None:
+        """The bytes of the reference, and how a run of this command went: (seconds from its start, event) and all its seconds."""
+        self.bytes_of = hashes(self.reference)
+        self.seconds = seconds
+        for at, event in events:
+            self.marks.setdefault((event["event"], event.get("stage", "")), at)
 
     def differences(self, out: Path, wanted: Mapping[str, str] | None = None) -> list[str]:
         """Files that are missing, too many or of other bytes (at most five are named); `wanted` is what an undisturbed run has."""
