@@ -5,7 +5,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip
+# Errors alone: a machine's pip may warn of each of its own settings.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip -qq
 WORKERS ?= 2
 comma := ,
 DEMO_OUT ?= demo-out
@@ -20,7 +21,7 @@ define install
 	@if [ -x $(BIN)/uv ]; then \
 		VIRTUAL_ENV=$(VENV) $(BIN)/uv pip install --quiet --only-binary :all: --no-binary corpusmill -c constraints.txt --build-constraint constraints.txt $(1); \
 	else \
-		$(PIP) install --quiet --only-binary :all: $(1); \
+		$(PIP) install --only-binary :all: $(1); \
 	fi
 	@touch $@
 endef
@@ -39,7 +40,7 @@ help:
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "corpusmill needs Python 3.11, 3.12 or 3.13; name one: make PYTHON=/path/to/python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet uv || echo "uv cannot be installed here: going on with pip, which takes minutes"
+	@$(PIP) install uv || echo "uv cannot be installed here: going on with pip, which takes minutes"
 
 $(VENV)/.pipeline: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing the pipeline into $(VENV)"
@@ -52,9 +53,9 @@ $(VENV)/.test: $(VENV)/.pipeline
 # By pip alone: a machine's pip is where a CPU build of torch is configured. Without torch its tests are skipped, by name.
 $(VENV)/.torch: constraints.txt | $(BIN)/python
 	@echo "installing torch into $(VENV)"
-	@if $(PIP) install --quiet "$$(grep '^torch==' constraints.txt)"; then touch $@; \
+	@if $(PIP) install "$$(grep '^torch==' constraints.txt)"; then touch $@; \
 	else echo "torch cannot be installed here: the tests of shards/torch.py will be skipped"; fi
-	@$(PIP) install --quiet --no-deps "$$(grep '^megatron-core==' constraints.txt)" || echo "megatron-core cannot be installed here: what it reads is tested by a reader of our own"
+	@$(PIP) install --no-deps "$$(grep '^megatron-core==' constraints.txt)" || echo "megatron-core cannot be installed here: what it reads is tested by a reader of our own"
 
 setup: $(VENV)/.pipeline
 

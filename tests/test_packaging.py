@@ -86,7 +86,6 @@ def test_importing_shards_needs_four_distributions_and_the_standard_library() ->
     ours = {"corpusmill", "numpy", "pyarrow", "xxhash", "zstandard", "_xxhash", "_cffi_backend", "__main__"}
     ours.add("cloudpickle")  # pyarrow takes it where something else has brought it along
     installers = (
-        "_sysconfigdata",
         "_editable",
         "__editable",
         "_virtualenv",
