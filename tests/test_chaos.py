@@ -11,6 +11,8 @@ from chaos.nodes import ray_kind_of
 from chaos.rounds import KINDS, kind_of, play
 
 FIXED = ("several of these", "guard killed", "two drivers", "disk full", "files cut", "bits flipped")
+SEED = 12
+"""Of short rounds: two strikes of `several`, a second driver that comes late and one of the two killed, a disk that is full early."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory, undisturbed: Path, crawl: P
 
 @pytest.mark.parametrize("number", range(len(FIXED)))
 def test_a_round_ends_with_the_bytes_of_an_undisturbed_run(number: int, ground: Ground) -> None:
-    outcome = play(ground, 7, number, FIXED[number])
+    outcome = play(ground, SEED, number, FIXED[number])
     assert not outcome.problems, "\n".join([*outcome.broken, *outcome.problems])
     assert outcome.broken
 

@@ -25,7 +25,7 @@ from corpusmill.pipeline.run import Run
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment to reach a head of our own with two slots."""
     with ray_head(tmp_path_factory.mktemp("ray")) as environment:
@@ -37,7 +37,7 @@ def start(recipe: Path, crawl: Path, out: Path, cluster: dict[str, str]) -> subp
     return subprocess.Popen(arguments, env=cluster, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def finished(
     tmp_path_factory: pytest.TempPathFactory,
     crawl: Path,
