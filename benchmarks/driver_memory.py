@@ -73,8 +73,8 @@ def main() -> None:
 def in_a_process(size: int, folder: Path) -> dict[str, int]:
     line = [sys.executable, __file__, "--size", str(size), str(folder)]
     said = subprocess.run(line, check=True, stdout=subprocess.PIPE).stdout.splitlines()
+    print("\n".join(f"  {each.decode()}" for each in said), flush=True)
     found: dict[str, int] = json.loads(said[-1])
-    print(f"  {found}", flush=True)
     shutil.rmtree(folder)
     return found
 
@@ -100,7 +100,7 @@ def one_size(size: int, folder: Path) -> dict[str, int]:
     }
     highest = max(peaks, key=lambda stage: peaks[stage])
     for stage, held in reporter.held.items():
-        print(f"    {stage}: {held:,} when it began, {peaks.get(stage, 0):,} at most")
+        print(f"  {stage}: {held:,} when it began, {peaks.get(stage, 0):,} at most")
     return {
         "partitions": size,
         "stages": len(reporter.held),

@@ -16,7 +16,10 @@ else:
 ON_RAY = ("test_engine_ray", "test_jobs_submit")
 """Files that start a Ray: one after the other, or two clusters would share the memory and the cores of a small machine."""
 
-LONGEST = ("test_stores_run", "test_kills", "test_end_to_end", "test_chaos")
+LONGEST = tuple(
+    "test_stores_run test_end_to_end test_chaos test_kills test_cost_estimate test_engine_replay test_engine_guarded test_engine_budgets "
+    "test_remote_inputs test_demo test_shards_stores test_examples_train test_shards_append test_shards_schedule".split()
+)
 """Begun first, in this order, so that no process is left with one of them when the others have nothing to do."""
 
 

@@ -44,7 +44,7 @@ WEIGHT = st.integers(0, PPB)
 @settings(deadline=None, max_examples=25)
 @given(
     changes=st.lists(
-        st.tuples(st.integers(1, 9000), st.integers(0, 700), WEIGHT, st.sampled_from(["", "a", "c", "e"])),
+        st.tuples(st.integers(1, 5000), st.integers(0, 700), WEIGHT, st.sampled_from(["", "a", "c", "e"])),
         max_size=3,
     )
 )
