@@ -26,7 +26,7 @@ from corpusmill.mixing.folds import (
     sum_of,
 )
 from corpusmill.mixing.scores import Score, score, spearman
-from corpusmill.mixing.swarm import Floats, Swarm, in_turn
+from corpusmill.mixing.swarm import Floats, Ints, Swarm, in_turn
 from corpusmill.mixing.threads import one_thread
 from corpusmill.pipeline.errors import RecipeError
 
@@ -39,7 +39,8 @@ class TargetFit:
     """What was fitted to one target: the families' models, how they did out of fold, and their shares of the stack."""
 
     target: str
-    runs: int
+    rows: Ints  # of the swarm that measured it
+    fold: Ints  # of each of these rows
     mixtures: int
     noise: float | None  # standard deviation of one run
     models: Mapping[str, Model]
@@ -129,16 +130,18 @@ class Fits:
         return {name: reason for fit in self.targets for name, reason in fit.left_out.items()}
 
 
-def fit_swarm(swarm: Swarm, seed: int, families: Iterable[str] | None = None) -> Fits:
-    """RecipeError if a target was measured for fewer than four different mixtures."""
+def fit_swarm(swarm: Swarm, seed: int, families: Iterable[str] | None = None, control: bool = True) -> Fits:
+    """RecipeError if a target was measured for fewer than four different mixtures. Without the control it takes half the time."""
     chosen = chosen_families(families)
     with one_thread():
-        found = tuple(_fit_target(swarm, place, chosen, seed) for place in range(len(swarm.targets)))
+        found = tuple(_fit_target(swarm, place, chosen, seed, control) for place in range(len(swarm.targets)))
     return Fits(swarm.components, found)
 
 
-def _fit_target(swarm: Swarm, place: int, families: tuple[Family, ...], seed: int) -> TargetFit:
-    runs = _runs(swarm, place)
+def _fit_target(
+    swarm: Swarm, place: int, families: tuple[Family, ...], seed: int, control: bool
+) -> TargetFit:
+    rows, runs = _runs(swarm, place)
     if runs.mixtures < LEAST_MIXTURES:
         raise RecipeError(
             f"target {swarm.targets[place]}: {runs.mixtures} different mixtures were measured, a fit needs {LEAST_MIXTURES}"
@@ -151,20 +154,17 @@ def _fit_target(swarm: Swarm, place: int, families: tuple[Family, ...], seed: in
     actual = runs.means()
     models, predicted = out_of_fold(runs, fold, usable, seed)
     predicted[STACK] = stacked(predicted, actual, fold)
-    shuffled = _shuffled(runs, seed)
-    _, of_shuffled = out_of_fold(shuffled, fold, usable, seed)
-    of_shuffled[STACK] = stacked(of_shuffled, shuffled.means(), fold)
+    controls = _controls(runs, fold, usable, seed) if control else {}
     return TargetFit(
         target=swarm.targets[place],
-        runs=len(runs.losses),
+        rows=rows,
+        fold=fold[runs.groups],
         mixtures=runs.mixtures,
         noise=None if runs.noise is None else float(swarm.noise[place]),
         models=fitted(runs, usable, seed),
         folds=tuple(models),
         scores={
-            name: score(
-                predicted[name], actual, predicted[MEAN], spearman(of_shuffled[name], shuffled.means())
-            )
+            name: score(predicted[name], actual, predicted[MEAN], controls.get(name))
             for name in (*(family.name for family in usable), STACK)
         },
         shares=stack_shares(predicted, actual),
@@ -172,11 +172,11 @@ def _fit_target(swarm: Swarm, place: int, families: tuple[Family, ...], seed: in
     )
 
 
-def _runs(swarm: Swarm, place: int) -> Runs:
-    """Those that measured a target."""
+def _runs(swarm: Swarm, place: int) -> tuple[Ints, Runs]:
+    """Rows that measured a target, and what they say of it."""
     there = np.flatnonzero(np.isfinite(swarm.losses[:, place]))
     noise = swarm.run_noise(place)
-    return Runs(
+    return there, Runs(
         swarm.weights[there],
         swarm.losses[there, place],
         in_turn(swarm.groups[there]),
@@ -184,11 +184,15 @@ def _runs(swarm: Swarm, place: int) -> Runs:
     )
 
 
-def _shuffled(runs: Runs, seed: int) -> Runs:
-    """Each mixture with the losses of another: what is still predicted of these is no knowledge."""
+def _controls(runs: Runs, fold: Ints, families: list[Family], seed: int) -> dict[str, float]:
+    """Rank correlations of the same fits where each mixture got the losses of another."""
     order = np.random.Generator(np.random.PCG64([seed, runs.mixtures, 1])).permutation(runs.mixtures)
     first = np.unique(runs.groups, return_index=True)[1]
-    return replace(runs, weights=runs.weights[first][order][runs.groups])
+    shuffled = replace(runs, weights=runs.weights[first][order][runs.groups])
+    _, predicted = out_of_fold(shuffled, fold, families, seed)
+    actual = shuffled.means()
+    predicted[STACK] = stacked(predicted, actual, fold)
+    return {name: spearman(values, actual) for name, values in predicted.items()}
 
 
 def jackknife(members: Floats) -> Floats:

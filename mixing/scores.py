@@ -18,10 +18,10 @@ class Score:
     skill: float  # 1 - squared error / that of predicting the mean: at or below 0 it knows nothing
     regret: float  # loss of the mixture that is predicted best, minus the lowest loss (regret@1)
     optimism: float  # loss minus prediction, mean over the tenth predicted best: what is promised too much
-    control: float  # rho of the same on losses dealt out to the wrong mixtures: this much is not knowledge
+    control: float | None  # rho of the same on losses dealt out to the wrong mixtures: not knowledge
 
 
-def score(predicted: Floats, actual: Floats, mean: Floats, control: float) -> Score:
+def score(predicted: Floats, actual: Floats, mean: Floats, control: float | None = None) -> Score:
     """Of predictions [n] against what was measured [n]; `mean` is what a guess of the mean would have said."""
     order = np.argsort(predicted, kind="stable")
     best = order[: max(1, len(order) // 10)]

@@ -116,7 +116,8 @@ def test_repeats_stay_together_and_tell_the_noise() -> None:
     repeated = swarm(count=40, repeats=3, noise=0.05)
     found = fit_swarm(repeated, 3, QUICK)
     for fit in found.targets:
-        assert (fit.runs, fit.mixtures) == (120, 40)
+        assert (len(fit.rows), fit.mixtures) == (120, 40)
+        assert all(len(set(fit.fold[repeated.groups == mixture])) == 1 for mixture in range(40))
         assert fit.noise is not None
         # 80 degrees of freedom: the estimate's standard deviation is 0.05 / sqrt(160).
         assert abs(fit.noise - 0.05) < 4 * 0.05 / np.sqrt(160)
@@ -139,7 +140,7 @@ def test_a_target_that_some_runs_did_not_measure_is_fitted_to_the_others() -> No
     found = fit_swarm(make_swarm(NAMES, full.targets, full.weights, losses), 3, QUICK)
     rest = np.arange(30) % 3 != 0
     alone = make_swarm(NAMES, ("prose",), full.weights[rest], losses[rest][:, :1])
-    assert [fit.runs for fit in found.targets] == [20, 30]
+    assert [len(fit.rows) for fit in found.targets] == [20, 30]
     unseen = mixtures(10, 9)
     assert found.predict(unseen)[:, 0] == pytest.approx(fit_swarm(alone, 3, QUICK).predict(unseen)[:, 0])
 
