@@ -19,7 +19,7 @@ from corpusmill.pipeline.engine.local import LocalRunner, Stop
 from corpusmill.pipeline.engine.place import Place, Where, place_of
 from corpusmill.pipeline.engine.pulse import Pulse
 from corpusmill.pipeline.engine.replay import Replay
-from corpusmill.pipeline.engine.resources import parse_overrides
+from corpusmill.pipeline.engine.resources import need_no_cluster, parse_overrides
 from corpusmill.pipeline.engine.roles import Reporter
 from corpusmill.pipeline.engine.stage import InputFile
 from corpusmill.pipeline.recipe import Recipe
@@ -59,6 +59,8 @@ def run_recipe(
         if resources
         else {}
     )
+    if ray is None:
+        need_no_cluster(needs)
     out = place_of(out)
     if ray is not None:
         out = out.absolute()  # nodes may have another current folder

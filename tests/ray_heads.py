@@ -11,9 +11,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+FAKE_NODES = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 
 TWO_NODES = """
 import json, sys
@@ -40,28 +42,28 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def ray_head(folder: Path) -> Iterator[dict[str, str]]:
-    """A head with two slots; gives the environment to reach it, its address as CLUSTER. Raises RuntimeError when none starts."""
-    token = folder / "token"
-    token.write_text(secrets.token_hex(32))
-    token.chmod(0o600)
-    environment = {
-        **os.environ,
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-    }
+def ray_head(
+    folder: Path, kinds: Mapping[str, Any] | None = None, without: Iterable[str] = ()
+) -> Iterator[dict[str, str]]:
+    """A head with two slots; gives the environment to reach it, its address as CLUSTER, the process whose session it is as HEAD.
+
+    `kinds`: of nodes that an autoscaler may add (`available_node_types` of a cluster file); the head then has no slot of its own.
+    `without`: variables that its nodes do not have. Raises RuntimeError when none starts.
+    """
+    environment = token_environment(folder)
     for _ in range(3):  # a node has a fixed 30 s to come up, too little on a busy machine
         port, metrics = free_port(), free_port()
         log = folder / f"head-{port}.log"
+        command = [*head_command(port, f"/tmp/cm{port}"), f"--metrics-export-port={metrics}"]
+        ours = {**environment, "RAY_metrics_report_interval_ms": "1000"}
+        if kinds is not None:
+            scaled = folder / "autoscaling.yaml"
+            scaled.write_text(json.dumps(autoscaling(f"127.0.0.1:{port}", kinds)))
+            command += [f"--autoscaling-config={scaled}", "--num-cpus=0"]
+            ours |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+        ours = {name: value for name, value in ours.items() if name not in without}
         with log.open("wb") as said:
-            head = subprocess.Popen(
-                [*head_command(port, f"/tmp/cm{port}"), f"--metrics-export-port={metrics}"],
-                env={**environment, "RAY_metrics_report_interval_ms": "1000"},
-                stdout=said,
-                stderr=said,
-                start_new_session=True,
-            )
+            head = subprocess.Popen(command, env=ours, stdout=said, stderr=said, start_new_session=True)
         if answers(log, head, 120):
             break
         end(head)
@@ -71,11 +73,47 @@ def ray_head(folder: Path) -> Iterator[dict[str, str]]:
         yield {
             **environment,
             "CLUSTER": f"127.0.0.1:{port}",
+            "HEAD": str(head.pid),
             "METRICS": f"http://127.0.0.1:{metrics}/metrics",
             "RAY_metrics_report_interval_ms": "1000",
         }
     finally:
         end(head)
+
+
+def token_environment(folder: Path) -> dict[str, str]:
+    """Ours, with a new token."""
+    token = folder / "token"
+    token.write_text(secrets.token_hex(32))
+    token.chmod(0o600)
+    token_at = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    return {**os.environ, **token_at, "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def autoscaling(address: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster file by Ray's provider whose nodes are processes on this machine. `ray.cluster_utils.AutoscalingCluster` would write one,
+    but it calls `ray stop`, which ends every Ray of a machine."""
+    head = {"ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
+    return {
+        "cluster_name": "ours",
+        "provider": {
+            "type": "external",
+            "module": FAKE_NODES,
+            "gcs_address": address,
+            "disable_node_updaters": True,
+        },
+        "available_node_types": {**head, **kinds},
+        "head_node_type": "ray.head.default",
+        "max_workers": 4,
+        "idle_timeout_minutes": 0.2,
+        "upscaling_speed": 1,
+        "auth": {},
+        "file_mounts": {},
+        **{f"{whose}setup_commands": [] for whose in ("", "head_", "worker_")},
+        **{f"{whose}_start_ray_commands": [] for whose in ("head", "worker")},
+        "initialization_commands": [],
+        "cluster_synced_files": [],
+    }
 
 
 @contextlib.contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from runs import corpusmill, write_recipe
 from test_engine_local import judge_tasks, make_documents
 
 from corpusmill.pipeline.engine.local import LocalRunner
-from corpusmill.pipeline.engine.ray_cluster import EQUAL, Growth, Nodes, need_room
+from corpusmill.pipeline.engine.ray_cluster import EQUAL
+from corpusmill.pipeline.engine.ray_nodes import Growth, Nodes, need_room
 from corpusmill.pipeline.engine.resources import (
     Needs,
     fits,
@@ -51,6 +53,21 @@ def test_an_override_says_what_a_worker_needs_of_the_stage_or_of_all_that_it_is_
 def test_an_override_that_cannot_be_meant_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(RecipeError, match=f"--resources {text}"):
         parse_overrides([text], STAGES_OF_A_RUN)
+
+
+@pytest.mark.parametrize("what", ["gpus:1", "cpus:2", "fast_disk:1", "memory:1GiB,gpus:0.5"])
+def test_what_only_a_cluster_counts_is_refused_without_one_before_any_work(what: str, tmp_path: Path) -> None:
+    write_recipe(tmp_path)
+    ran = corpusmill(
+        *("run", tmp_path / "recipe.yaml", "--out", tmp_path / "out", "--input", tmp_path / "none"),
+        *("--resources", f"extract={what}"),
+        expect=2,
+    )
+    names = ", ".join(pair.partition(":")[0] for pair in what.split(",") if not pair.startswith("memory"))
+    assert ran.stderr.startswith(
+        f"corpusmill: --resources extract: {names} can be asked of a Ray cluster only"
+    )
+    assert ran.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
 def test_a_node_has_room_for_as_many_workers_as_its_scarcest_resource() -> None:

@@ -21,9 +21,11 @@ from corpusmill.pipeline.engine.files import Task
 from corpusmill.pipeline.engine.local import Stop
 from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.ray_cluster import Terms
+from corpusmill.pipeline.engine.ray_connect import connect
 from corpusmill.pipeline.engine.ray_metrics import StageMetrics
 from corpusmill.pipeline.engine.ray_node import task_function
-from corpusmill.pipeline.engine.resources import Needs, needs_of
+from corpusmill.pipeline.engine.ray_nodes import NODE_WAIT_S, SETTLE_S, Lookout, lost, need_room
+from corpusmill.pipeline.engine.resources import Needs, needs_of, overridden
 from corpusmill.pipeline.engine.task import load_operation, task_to_json
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.models import MODELS, model_path
@@ -31,9 +33,6 @@ from corpusmill.pipeline.models import MODELS, model_path
 IN_FLIGHT_PER_SLOT = 2
 ASKING = 4
 """Tasks that wait in Ray where an autoscaler has not started a node for them yet; it answers to what waits."""
-
-LOOK_S = 2.0
-"""Seconds between two looks at the nodes."""
 
 
 def _silent(_: str) -> None:
@@ -54,23 +53,27 @@ class RayRunner:
         resources: Mapping[str, Mapping[str, float]] | None = None,
         say: Callable[[str], None] = _silent,
     ) -> None:
-        self._ray = ray_cluster.connect(address, workers)
+        self._ray = connect(address, workers, say)
         self._most, self._resources, self._say = workers, resources or {}, say
         self.queue = Queue()
         self._terms: Terms | None = None
         self._models: dict[str, Any] = {}  # name -> the driver's copy in Ray's object store
         self._seen: dict[str, Mapping[str, float]] = {}  # every node that there was
+        self.lookout = Lookout(self._ray, say)
         try:
             self._terms = ray_cluster.terms_for(out)
-            nodes = ray_cluster.nodes_of(self._ray)
+            nodes = self.lookout.nodes
+            self._seen.update(nodes.resources)
             ray_cluster.probe_nodes(self._ray, self._terms, nodes)
             self._execute = self._ray.remote(max_retries=0)(task_function())
             self._metrics = StageMetrics()
+            self._foresee()
         except BaseException:
             self.close()
             raise
         cpus = nodes.slots(Needs())
-        self.workers = max(1, min(workers or cpus, cpus))
+        room = max(cpus, ASKING if self.lookout.growth.elastic else 1)
+        self.workers = min(workers or room, room)
 
     def __enter__(self) -> RayRunner:
         return self
@@ -82,6 +85,7 @@ class RayRunner:
         """Take the probe away and disconnect; ends a cluster only if `connect` started it."""
         if self._terms is not None:
             place_of(self._terms.probe).unlink()
+        self.lookout.close()
         self._ray.shutdown()
 
     def run(self, tasks: Sequence[Task], stop: Stop | None = None) -> Iterator[Done]:
@@ -120,15 +124,12 @@ class RayRunner:
     def _receive(self, reference: Any, job: Job, since: float) -> Iterator[Done]:
         from ray import exceptions
 
-        lost = (
-            exceptions.NodeDiedError,
-            exceptions.LocalRayletDiedError,
-            exceptions.ObjectLostError,
-            exceptions.OwnerDiedError,
-        )
+        gone = (exceptions.NodeDiedError, exceptions.ObjectLostError, exceptions.OwnerDiedError)
         try:
             answer = json.loads(self._ray.get(reference))
-        except lost as error:
+        except exceptions.LocalRayletDiedError:
+            raise lost("the Ray node that this driver works through has died") from None
+        except gone as error:
             seconds = time.perf_counter() - since  # with the time that it waited for a slot
             self._metrics.count("tasks_lost", 1)
             self.queue.node_lost(job, f"its node was lost ({type(error).__name__})", seconds)
@@ -148,6 +149,15 @@ class RayRunner:
             else:
                 self._metrics.count("tasks_failed", 1)
 
+    def _foresee(self) -> None:
+        """Say which demands of --resources no node can meet as yet: their stages may be hours away."""
+        for stage in self._resources if self.lookout.growth.told else ():
+            needs = overridden(Needs(), stage, self._resources)
+            try:
+                need_room(stage, needs, list(self._seen.values()), self.lookout.growth)
+            except RunError as error:
+                self._say(f"{error}; the run will stop at that stage unless such a node has come by then")
+
     def _models_for(self, task: Task) -> dict[str, Any]:
         """The pinned models of an operation, each put into the object store once a run; a node fetches one when it lacks it."""
         names = [name for name in load_operation(task.operation, task.fields).models() if name in MODELS]
@@ -158,41 +168,39 @@ class RayRunner:
 
 
 class _Room:
-    """How many tasks of one stage may be in flight, by the nodes that are there; looked at every LOOK_S."""
+    """How many tasks of one stage may be in flight, by the nodes that are there."""
 
     def __init__(self, runner: RayRunner, stage: str, needs: Needs) -> None:
         self.runner, self.stage, self.needs = runner, stage, needs
-        self._looked, self._limit, self._since = 0.0, 0, 0.0
+        self._began, self._since = time.monotonic(), 0.0
 
     def limit(self) -> int:
-        """0 while every node that could run such a task is away; RunError when none ever could, or they stay away."""
-        now = time.monotonic()
-        if self._looked and now - self._looked < LOOK_S:
-            return self._limit
-        self._looked = now
-        runner = self.runner
-        nodes = ray_cluster.nodes_of(runner._ray)
-        runner._seen.update(nodes.resources)
-        slots = nodes.slots(self.needs)
+        """0 while every node that could run such a task, or the head, is away; RunError when none ever could, or they stay away."""
+        runner, lookout, now = self.runner, self.runner.lookout, time.monotonic()
+        if not lookout.head_answers():
+            return 0
+        runner._seen.update(lookout.nodes.resources)
+        slots = lookout.nodes.slots(self.needs)
         runner._metrics.set("slots", slots)
         slots = min(slots, runner._most or slots)
-        self._limit = IN_FLIGHT_PER_SLOT * slots
         if slots:
             runner.workers, self._since = slots, 0.0
-            return self._limit
-        growth = ray_cluster.growth_of(runner._ray)
-        ray_cluster.need_room(self.stage, self.needs, list(runner._seen.values()), growth)
-        if growth.elastic:
-            self._limit = min(ASKING, runner._most or ASKING)
+            return IN_FLIGHT_PER_SLOT * slots
+        growth = lookout.growth
+        if growth.told or now - self._began > SETTLE_S:
+            need_room(self.stage, self.needs, list(runner._seen.values()), growth)
         self._wait(now, growth.elastic)
-        return self._limit
+        return min(ASKING, runner._most or ASKING) if growth.elastic else 0
 
     def _wait(self, now: float, elastic: bool) -> None:
         if not self._since:
             self._since = now
-            self.runner._say(f"{self.stage}: no node with {self.needs.words()} is there: waiting for one")
-        elif not elastic and now - self._since > ray_cluster.NODE_WAIT_S:
+            come = ", which the autoscaler is asked for" if elastic else ""
+            self.runner._say(
+                f"{self.stage}: no node with {self.needs.words()} is there: waiting for one{come}"
+            )
+        elif not elastic and now - self._since > NODE_WAIT_S:
             raise RunError(
-                f"stage {self.stage}: the nodes with {self.needs.words()} have been gone for {ray_cluster.NODE_WAIT_S:.0f} s: "
+                f"stage {self.stage}: the nodes with {self.needs.words()} have been gone for {NODE_WAIT_S:.0f} s: "
                 "start one, then the same command goes on from here"
             )

@@ -98,6 +98,18 @@ def parse_overrides(texts: Sequence[str], stages: Sequence[str]) -> dict[str, di
     return found
 
 
+def need_no_cluster(overrides: Mapping[str, Mapping[str, float]]) -> None:
+    """RecipeError for what only Ray counts: without it a worker is one core, and GPUs and a cluster's names would be promised and not kept."""
+    for stage, given in overrides.items():
+        others = sorted(given.keys() - {"memory"})
+        if others:
+            name = next((mine for mine, theirs in FIRST_STAGE.items() if theirs == stage), stage)
+            raise RecipeError(
+                f"--resources {name}: {', '.join(others)} can be asked of a Ray cluster only: add --ray (`--ray local` starts one here), "
+                "or ask for memory alone, which bounds the number of local workers"
+            )
+
+
 def _amount(text: str, name: str, amount: str) -> float:
     given = re.fullmatch(r"(\d+(?:\.\d+)?) ?([a-zA-Z]*)", amount)
     unit = UNITS.get(given[2].lower()) if given else None
