@@ -168,7 +168,9 @@ def test_a_ray_whose_start_fails_is_started_again(
         time.sleep(0.01)
     os.kill(raylets[0], signal.SIGKILL)
     driver.until("Ray did not start here (")
-    driver.until("trying again in 2 s (1 of 3)")
+    driver.until("trying again in 2 s (1 of 5)")
+    driver.until('"stage_began", "stage": "documents"')
+    assert len(processes_of(driver.process.pid, "gcs_server")) == 1  # what earlier starts had left is gone
     assert driver.end() == 0, driver.words()[-4000:]
     assert hashes(tmp_path / "out") == hashes(undisturbed)
 

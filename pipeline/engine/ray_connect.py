@@ -12,12 +12,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.errors import RecipeError, RunError
 
-START_TRIES = 4
-"""`ray.init` gives its own node a fixed 30 s to come up, too little on a busy machine (3 of 9 starts failed at a load of 12)."""
+START_TRIES = 6
+"""`ray.init` gives its own node a fixed 30 s to come up, too little on a busy machine (of 9 starts 3 failed at a load of 12,
+of 3 two at a load of 18)."""
 
 PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s"
 """Seconds after which Ray ends a process whose head is silent, at once and without a word: 60, which the run's own patience
@@ -44,11 +46,25 @@ def connect(address: str, workers: int | None, say: Callable[[str], None]) -> An
             raise
         except Exception as error:
             ray.shutdown()
+            _end_left()
             if address == "auto" or attempt == START_TRIES:
                 raise _no_cluster(address, error) from None
             say(f"{_what(address, error)}: trying again in {2 * attempt} s ({attempt} of {START_TRIES - 1})")
             time.sleep(2 * attempt)
     raise AssertionError
+
+
+def _end_left() -> None:
+    """End what a start that failed has left running, which `ray.shutdown` knows nothing of: it would make the next start slower still."""
+    import psutil  # type: ignore[import-untyped, unused-ignore]  # Ray brings it along
+    import ray
+
+    package = str(Path(ray.__file__).parent)
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any(word.startswith(package) for word in child.cmdline()):
+                child.kill()
+                child.wait(10)
 
 
 def _what(address: str, error: Exception) -> str:
