@@ -30,9 +30,9 @@ from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.extract.formats import READABLE
 from corpusmill.pipeline.recipe import Recipe
 
-DRIVER_BYTES = 150 << 20
-DRIVER_BYTES_A_PARTITION = 3_700
-"""What a driver holds: its libraries, and results of all stages a partition (profiled over the stages of `fineweb`, 1,000 partitions)."""
+DRIVER_BYTES_A_PARTITION = 3_000
+"""What a driver holds for a partition: 2.8 kB at its peak in a run of two stages (benchmarks/engine.py --partitions, up to 20,000), and
+0.2 kB for the third manifest's table that longer runs keep."""
 
 PARTITION_FACTOR = 4.2
 """Memory of a worker in extract for a byte of its partition's documents as stored: 151 MB more for 36 MB more (135 MB of text)."""
@@ -157,7 +157,7 @@ def _estimate(
         cpu_seconds=Interval(cpu.low + startup, cpu.expected + startup, cpu.high + startup),
         wall_seconds=sum(stage.wall_seconds for stage in stages),
         peak_worker_bytes=round(_worker_peak(stages, len(units))),
-        peak_driver_bytes=DRIVER_BYTES + DRIVER_BYTES_A_PARTITION * len(units),
+        peak_driver_bytes=forecast.driver_bytes + DRIVER_BYTES_A_PARTITION * len(units),
         final_bytes=_final(stages),
         peak_temporary_bytes=temporary_peak(stages),
         requests=requests(units, stages),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from corpusmill.jobs.cost.fit import Interval, fixed_cost, line_through, ratio, share, total
 from corpusmill.jobs.cost.measured import (
     Measured,
+    driver_bytes,
     driver_seconds,
     files_of,
     measured,
@@ -63,10 +64,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class Forecast:
+    """All stages of a run. `driver_bytes`: what its driver holds before there are partitions to keep."""
+
     documents: Interval
     kept: list[Kept]
     stages: list[StageForecast]
     shuffles: list[Shuffle]
+    driver_bytes: int
     notes: list[str] = field(default_factory=list)
 
 
@@ -112,7 +116,7 @@ class Forecaster:
             for each in shuffles
             if each.is_fine
         ]
-        return Forecast(self.all_documents, kept, stages, shuffles, notes)
+        return Forecast(self.all_documents, kept, stages, shuffles, driver_bytes(full), notes)
 
     def _documents(self, number: int) -> Interval:
         stratum = self.strata[number]

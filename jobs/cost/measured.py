@@ -70,6 +70,11 @@ def driver_seconds(observed: Observed) -> float:
     return statistics.median(rates) if rates else 0.0
 
 
+def driver_bytes(observed: Observed) -> int:
+    """The most memory that the driver of a run held: on a sample, its libraries and kernels."""
+    return max(int(line["peak_rss_bytes"]) for line in observed.driver)
+
+
 def size_of(results: Iterable[Result]) -> float:
     """Bytes of all their files."""
     return float(sum(file.size_bytes for result in results for file in result.files))
