@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ import pytest
 from faulty_proxy import Faults, faulty_proxy
 from s3_server import Bucket
 
+from corpusmill.pipeline import remote
 from corpusmill.pipeline.engine import pulse
 from corpusmill.pipeline.engine.place import place_of
 from corpusmill.pipeline.engine.pulse import Pulse
@@ -72,3 +74,27 @@ def test_where_no_packet_comes_back_it_is_said_too(bucket: Bucket, monkeypatch: 
         with Pulse(place_of(bucket.url("out")), said.append):
             until(lambda: said)
     assert "has not answered" in said[0]
+
+
+def test_it_is_said_while_the_clients_own_patience_lasts(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command waits in its first request; the question is not to wait for that one."""
+    remote._client.cache_clear()
+    said: list[tuple[str, bool]] = []
+    ended = threading.Event()
+
+    def check() -> None:
+        place_of(bucket.url("out")).check()
+        ended.set()
+
+    with faulty_proxy(bucket.endpoint, Faults(reset=1.0, most=10**9)) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        with Pulse(place_of(bucket.url("out")), lambda line: said.append((line, ended.is_set()))):
+            thread = threading.Thread(target=check)
+            thread.start()
+            until(lambda: said)
+            proxy.faults = Faults()
+            thread.join()
+    line, late = said[0]
+    assert "has not answered" in line and not late and ended.is_set()

@@ -82,7 +82,7 @@ def claim(
         if not update:
             states.refuse_other_recipe(out, lines)
     keep_longer = standing is not None and not lines and len(standing["stages"]) > len(new["stages"])
-    if not keep_longer:
+    if not keep_longer and standing != new:
         states.write_recipe(out, new)
     return Claim(out, inputs, old, states.read_recipe(out), keep_longer)
 

@@ -186,6 +186,8 @@ class Driver:
                 name.startswith(COMMITS) for name in sizes
             ):  # of a driver killed between manifest and commits
                 drop_commits(self.out / folder)
+            if SPENT in sizes and sizes.keys() <= {SPENT, TABLE, HEAD, *manifest.sealed}:
+                self._spent.add(stage.name)
             self.manifests[stage.name] = manifest
             self._publish(stage)
             self._tries.need_all(stage, self.manifests[stage.name])

@@ -21,7 +21,7 @@ SILENT_S = 5.0
 AGAIN_S = 60.0
 SHOWN = 200
 
-SILENCE = ("NETWORK_CONNECTION", "curlCode", "Timeout", "UNAVAILABLE")
+SILENCE = ("curlCode", "NETWORK_CONNECTION", "Timeout", "UNAVAILABLE")
 """What the clients say when nobody answers; a store that refuses or is busy answers."""
 
 
@@ -39,6 +39,9 @@ class Pulse:
 
     def __enter__(self) -> Pulse:
         if self._thread is not None:
+            # Both clients now: to make one while a request of another is under way waits for its end (54 s with nobody answering).
+            for patient in (True, False):
+                remote.filesystem(self._scheme, patient=patient)
             self._thread.start()
         return self
 
@@ -77,6 +80,7 @@ class Pulse:
             remote.filesystem(self._scheme, patient=False).get_file_info(self._bucket)
         except OSError as error:
             message = " ".join(remote.redacted(str(error)).split())
-            if any(word in message for word in SILENCE):
-                return message[-SHOWN:]
+            begins = [at for word in SILENCE if (at := message.find(word)) >= 0]
+            if begins:
+                return message[begins[0] :].partition("; Details")[0][:SHOWN]
         return None
