@@ -51,7 +51,10 @@ class Row:
 
     @property
     def within(self) -> bool | None:
-        return None if self.low is None or self.high is None else self.low <= self.actual <= self.high
+        if self.low is None or self.high is None:
+            return None
+        rounding = 1e-9 * self.actual
+        return self.low - rounding <= self.actual <= self.high + rounding
 
     def cell(self) -> str:
         bounds = (
@@ -117,10 +120,10 @@ def compared(folder: Path, arguments: Sequence[str], sizes: Sequence[int]) -> di
 
 def corpusmill(*words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "corpusmill.jobs.cli", *words], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "corpusmill.jobs.cli", *words], capture_output=True, text=True
     )
     if done.returncode:
-        raise SystemExit(f"corpusmill {words[0]} ended with {done.returncode}")
+        raise SystemExit(f"corpusmill {words[0]} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     return done.stdout
 
 
