@@ -175,19 +175,31 @@ def test_a_ray_whose_start_fails_is_started_again(
     assert hashes(tmp_path / "out") == hashes(undisturbed)
 
 
-KINDS = {"small": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2}}
+KINDS = {
+    "small": {
+        "resources": {"CPU": 1, "memory": 4 << 30},
+        "node_config": {},
+        "min_workers": 0,
+        "max_workers": 2,
+    }
+}
 
 
 @pytest.mark.slow
 def test_nodes_that_an_autoscaler_adds_are_waited_for_and_used_and_may_leave(
     run_on: Callable[..., Driver], undisturbed: Path, tmp_path: Path
 ) -> None:
-    """The head has no slot, so every task waits for a node that is asked for."""
+    """The head has no slot, so every task waits for a node that is asked for. Memory is not: this provider's nodes cannot declare any."""
+    no_memory = [
+        word for stage in ("extract", "ledger", "filter") for word in ("--resources", f"{stage}=memory:0")
+    ]
     with ray_head(tmp_path, KINDS) as environment:
         head = int(environment["HEAD"])
         assert len(processes_of(head, "raylet")) == 1
-        driver = run_on(environment["CLUSTER"], environment)
-        driver.until("documents: no node with 1 CPU, ")
+        driver = run_on(environment["CLUSTER"], environment, *no_memory)
+        driver.until(
+            "documents: no node with 1 CPU is there: waiting for one, which the autoscaler is asked for"
+        )
         driver.until("task_done")
         assert len(processes_of(head, "raylet")) > 1
         assert driver.end() == 0, driver.words()[-4000:]
