@@ -7,8 +7,11 @@ pip line when the `pipeline` extra is missing.
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import errno
+import io
+import json
 import logging
 import os
 import sys
@@ -32,6 +35,7 @@ STEPS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 a run that failed or damage found, 2 a wrong call, recipe, input or model, 130 interrupted."""
     options = parser().parse_args(arguments)
+    _any_letter()
     logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stderr)
     try:
         with _pulses(options):
@@ -40,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except CorpusmillError as error:
-        print(f"corpusmill: {redacted(str(error))}", file=sys.stderr)
+        print(f"corpusmill: {_plain(redacted(str(error)))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("corpusmill: stopped; the same command goes on from here", file=sys.stderr)
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename else ""
         step = STEPS.get(error.errno or 0)
         step = f": {step}, and give the same command again" if step else ""
-        print(f"corpusmill: {where}{redacted(str(error.strerror or error))}{step}", file=sys.stderr)
+        print(_plain(f"corpusmill: {where}{redacted(str(error.strerror or error))}{step}"), file=sys.stderr)
         return 1
 
 
@@ -70,6 +74,24 @@ def _pulses(options: argparse.Namespace) -> Iterator[None]:
 
             stack.enter_context(Pulse(place_of(address), logging.getLogger("corpusmill").warning))
         yield
+
+
+def _plain(text: str) -> str:
+    """Nothing that a terminal would obey: names of components, files and documents come from data."""
+    return "".join(ch if ch.isprintable() or ch in "\n\t" else "\N{REPLACEMENT CHARACTER}" for ch in text)
+
+
+def _any_letter() -> None:
+    """What a terminal or pipe of another encoding cannot take is written as JSON escapes it, instead of ending the command."""
+    codecs.register_error("corpusmill", _escaped)
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="corpusmill")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def _no_more_output() -> None:

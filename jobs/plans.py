@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from corpusmill.pipeline.engine.alone import alone
 from corpusmill.pipeline.engine.place import Disk, Place, readable
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.append import appended, write_appended
+from corpusmill.shards.hide import carry
 from corpusmill.shards.layout import MANIFEST, PLAN_FILE, Manifest, read_manifest
 from corpusmill.shards.plan import (
+    MOST_SAMPLES,
     Phase,
     Plan,
     compile_plan,
@@ -20,9 +23,18 @@ from corpusmill.shards.plan import (
     same_kind,
 )
 from corpusmill.shards.plan_file import find_plan, folder_to_change, read_plan
+from corpusmill.shards.quarantine import QUARANTINE_FILE
 
-Found = tuple[str, str, Manifest]
-"""Name in the plan, folder below plan.json's, manifest."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A component: its name in the plan, its folder below plan.json's."""
+
+    name: str
+    folder: str
+    manifest: Manifest
 
 
 @dataclass(frozen=True)
@@ -43,17 +55,18 @@ def append(path: str, start: int, ramp: int, choices: Choices) -> Plan:
     plan = read_plan(place)
     found = [each for given in choices.folders for each in components(_folder(place), given)]
     first = read_manifest(place.parent / plan.components[0].folder)
-    for _, _, manifest in found:
-        same_kind(first, manifest)
-    sizes = {c.name: c.rows for c in plan.components} | {name: m.rows for name, _, m in found}
+    for each in found:
+        same_kind(first, each.manifest)
+    sizes = {c.name: c.rows for c in plan.components} | {each.name: each.manifest.rows for each in found}
     longer = appended(
         plan,
         Phase(start, _ppb(choices.weights, sizes), ramp),
-        components=[component_of(folder, manifest, name) for name, folder, manifest in found],
+        components=[component_of(each.folder, each.manifest, each.name) for each in found],
         samples=plan.samples if choices.samples is None else choices.samples,
         max_epochs=_whole(choices.max_epochs),
         exhaust=choices.exhaust,
     )
+    _carried(_folder(place), longer, found)
     write_appended(place, plan, longer)
     return longer
 
@@ -67,21 +80,22 @@ def new(path: str, seed: int, window: int, choices: Choices) -> Plan:
     found = [each for given in choices.folders for each in components(place.parent, given)]
     if not found:
         raise ShardError("a plan needs components: --add [NAME=]FOLDER, once or more")
-    sizes = {name: manifest.rows for name, _, manifest in found}
+    sizes = {each.name: each.manifest.rows for each in found}
     if len(sizes) < len(found):
         raise ShardError(
-            f"components of one name: {', '.join(sorted(name for name, _, _ in found))}; give names, like --add NAME=FOLDER"
+            f"components of one name: {', '.join(sorted(each.name for each in found))}; give names, like --add NAME=FOLDER"
         )
     plan = compile_plan(
-        [(below, manifest) for _, below, manifest in found],
+        [(each.folder, each.manifest) for each in found],
         [Phase(0, _ppb(choices.weights, sizes))],
         seed=seed,
         window=window,
-        names={below: name for name, below, _ in found},
+        names={each.folder: each.name for each in found},
         samples=choices.samples,
         max_epochs=_whole(choices.max_epochs),
         exhaust=choices.exhaust,
     )
+    _carried(folder, plan, found)
     with alone(folder):
         _need_none(place)
         place.put(plan.encode())
@@ -99,14 +113,23 @@ def components(root: Place, given: str) -> list[Found]:
     folder = readable(path if equals else given)
     if (folder / MANIFEST).is_file():
         manifest = read_manifest(folder)
-        return [(name if equals else manifest.name, _below(root, folder), manifest)]
+        return [Found(name if equals else manifest.name, _below(root, folder), manifest)]
     place = find_plan(folder)
     found = []
     for component in read_plan(place).components:
         inside = _folder(place) / component.folder
         own = f"{name}.{component.name}" if equals else component.name
-        found.append((own, _below(root, inside), read_manifest(inside)))
+        found.append(Found(own, _below(root, inside), read_manifest(inside)))
     return found
+
+
+def _carried(root: Place, plan: Plan, found: Sequence[Found]) -> None:
+    if count := carry(root, plan, {each.name for each in found}):
+        log.warning(
+            "%s: %d entries of the lists beside the components go along, from sample 0 on",
+            QUARANTINE_FILE,
+            count,
+        )
 
 
 def _folder(plan: Path | Place) -> Place:
@@ -134,6 +157,6 @@ def _ppb(weights: Mapping[str, float] | None, sizes: Mapping[str, int]) -> dict[
 
 def _whole(limits: Mapping[str, float] | None) -> dict[str, int]:
     for name, limit in (limits or {}).items():
-        if limit != int(limit) or limit < 1:
+        if not float(limit).is_integer() or not 1 <= limit <= MOST_SAMPLES:
             raise ShardError(f"--max-epochs: {name}={limit}; a whole number from 1 is needed")
     return {name: int(limit) for name, limit in (limits or {}).items()}

@@ -29,7 +29,7 @@ def suspect_lines(found: Sequence[Suspect], rows: int | None) -> Iterator[str]:
     for suspect in found[:rows]:
         yield f"{suspect.suspicion:.2f}  {shown(suspect.url)}  {suspect.id}"
         yield (
-            f"      {suspect.component}, {shown(suspect.file)}:{suspect.offset}, {suspect.length} bytes; {suspect.tokens} tokens here, "
+            f"      {shown(suspect.component)}, {shown(suspect.file)}:{suspect.offset}, {suspect.length} bytes; {suspect.tokens} tokens here, "
             f"longest run {suspect.longest_run}, rare {suspect.rare:.2f}, garbled {suspect.garbled:.2f}"
         )
         if suspect.scores:
@@ -38,7 +38,7 @@ def suspect_lines(found: Sequence[Suspect], rows: int | None) -> Iterator[str]:
             gone = ", in quarantine" if piece.quarantined else ""
             yield (
                 f"      sample {piece.sample}: tokens {piece.start} to {piece.end - 1} of row {piece.row} (epoch {piece.epoch}, "
-                f"{piece.shard}, block {piece.block}) are its tokens from {piece.token} on{gone}"
+                f"{shown(piece.shard)}, block {piece.block}) are its tokens from {piece.token} on{gone}"
             )
         if suspect.text is not None:
             yield f"      | {shown(suspect.text)[:TEXT]}"
@@ -50,7 +50,7 @@ def appearance_lines(found: Appearances, batch_size: int | None) -> Iterator[str
     document = found.document
     yield f"{shown(document.url)}  {document.id}"
     yield (
-        f"      {document.component}, {shown(document.file)}:{document.offset}, {document.length} bytes; {document.tokens} tokens in "
+        f"      {shown(document.component)}, {shown(document.file)}:{document.offset}, {document.length} bytes; {document.tokens} tokens in "
         f"{len(document.spans)} rows; {len(found.times)} times below sample {found.until}"
     )
     for time in found.times:
@@ -79,13 +79,15 @@ def plan_lines(plan: Plan, at: int | None) -> Iterator[str]:
     yield f"plan {plan.id}: {end} of {plan.sequence_length} tokens, seed {plan.seed}, window {plan.window}"
     for phase in plan.phases:
         ramp = f", over {phase.ramp:,} samples," if phase.ramp else ""
-        weights = (f"{name} {weight / PPB:.6g}" for name, weight in phase.weights_ppb.items() if weight)
+        weights = (
+            f"{shown(name)} {weight / PPB:.6g}" for name, weight in phase.weights_ppb.items() if weight
+        )
         yield f"  from {phase.start:,}{ramp}: {', '.join(weights)}"
     epochs = {} if at is None else plan.epochs(at)
     for component in plan.components:
         read = f"; read {epochs[component.name]:.4f} times before sample {at:,}" if epochs else ""
         most = f", {component.max_epochs} at most" if component.max_epochs else ""
-        yield f"  {component.name}: {component.rows:,} rows in {component.folder}{read}{most}"
+        yield f"  {shown(component.name)}: {component.rows:,} rows in {shown(component.folder)}{read}{most}"
     for past in plan.past:
         yield f"  below {past.start:,} as plan {past.id}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from corpusmill.pipeline.errors import ShardError
+from corpusmill.pipeline.errors import BudgetError, ShardError
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Component, Past, Phase, Plan, within_budget
 from corpusmill.shards.plan_file import folder_to_change, read_plan
@@ -79,7 +79,13 @@ def appended(
         phases=(*(kept for kept in plan.phases if kept.start < start), phase),
         past=(*(Past(past.id, min(past.start, start)) for past in plan.past), Past(plan.id, start)),
     )
-    return within_budget(longer, samples, exhaust)
+    checked = within_budget(longer, samples, exhaust)
+    if checked.samples is not None and checked.samples <= start:
+        raise BudgetError(
+            f"max_epochs would end the plan at sample {checked.samples}, before its phase from {start} on and after what may have been "
+            "read: raise max_epochs, or begin the phase earlier"
+        )
+    return checked
 
 
 def write_appended(path: Path | Place, old: Plan, new: Plan) -> None:
@@ -101,7 +107,12 @@ def earlier(path: Path | Place, plan_id: str) -> Plan | None:
     if len(plan_id) != 32 or not plan_id.isalnum():
         return None
     place = path.parent / PLANS_FOLDER / f"{plan_id}.json"
-    return read_plan(place) if place.is_file() else None
+    if not place.is_file():
+        return None
+    plan = read_plan(place)
+    if plan.id != plan_id:  # it would let cursors on where they do not fit
+        raise ShardError(f"{place} holds plan {plan.id}; restore it, or delete it to go by plan.json alone")
+    return plan
 
 
 def _steps_differ(old: Plan, new: Plan) -> list[Difference]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.errors import BudgetError, ShardError
-from corpusmill.shards.components import HELD, HOLDOUT, SMALL_BLOCKS, Key, component_names, merge_small, slugs
+from corpusmill.shards.components import HOLDOUT, SMALL_BLOCKS, Key, component_names, merge_small, slugs
 
 MOST_OVERSIZE = 4
 """A shard of more than this many times `shard_bytes` is refused: a worker's memory goes with it."""
@@ -49,6 +49,8 @@ def arrange(
 ) -> list[Arranged]:
     """All components with their shards, those held out last; ShardError when no document was kept."""
     members, held = _members(results, by, least_tokens)
+    if held and not members:
+        raise ShardError("holdout keeps back every document, so there is nothing to train on: lower it")
     if not members:
         raise ShardError(
             "nothing to shard: no document with a token was kept; "
@@ -86,9 +88,10 @@ def _members(
             tokens[tuple(key)] = tokens.get(tuple(key), 0) + sum(counts)
     members: dict[Key, list[Key]] = {}
     held: dict[Key, list[Key]] = {}
-    merged = merge_small({key: n for key, n in tokens.items() if key[-1] != HELD}, by, least_tokens)
+    # By the length, not by the word: a value of the data may be any word.
+    merged = merge_small({key: n for key, n in tokens.items() if len(key) == len(by)}, by, least_tokens)
     for key in sorted(tokens):
-        bare = key[:-1] if key[-1] == HELD else key
+        bare = key[: len(by)]
         (members if bare == key else held).setdefault(merged.get(bare, bare), []).append(key)
     small = sum(len(keys) for keys in members.values() if len(keys) > 1)
     if small:

@@ -20,7 +20,7 @@ Key = tuple[str, ...]
 """Values of the `by` columns, in their order."""
 
 HELD = "\0held"
-"""Behind the values of a key: its documents are held out of training."""
+"""Behind the values of a key, which is one longer for it: its documents are held out of training."""
 
 HOLDOUT = "holdout"
 """Folder of all that is held out, and what the names of its components begin with."""

@@ -12,11 +12,14 @@ from typing import Any
 
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.append import earlier, first_difference
-from corpusmill.shards.plan import Plan
+from corpusmill.shards.plan import MOST_SAMPLES, Plan
 from corpusmill.shards.quarantine import check_version
 from corpusmill.shards.reader import Shards
 
 VERSION = 1
+
+AT_ONCE = 1 << 20
+"""Samples that are looked up at a time: what is known of each, and of its documents, is held in memory."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,18 @@ class Cursor:
         return json.dumps(self.state(), separators=(",", ":"))
 
 
+def need_samples(plan: Plan, first: int, stop: int, at_once: int | None = None) -> None:
+    """Raises CursorError unless the plan has samples `first` .. `stop` - 1, at least one and not more than `at_once`."""
+    end = MOST_SAMPLES if plan.samples is None else plan.samples
+    if first < 0 or stop <= first or stop > end:
+        has = f"0 to {end - 1}" if end else "none"
+        raise CursorError(f"no samples {first} to {stop - 1}: the plan has {has}")
+    if at_once is not None and stop - first > at_once:
+        raise CursorError(
+            f"samples {first} to {stop - 1} are {stop - first}; ask for {at_once} at most at a time"
+        )
+
+
 def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
     """A cursor from its JSON or dict form; raises CursorError when it is none."""
     try:
@@ -43,7 +58,7 @@ def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
         else:
             cursor = Cursor(**(json.loads(value) if isinstance(value, str) else dict(value)))
     except (ValueError, TypeError, RecursionError) as error:
-        raise CursorError(f"not a cursor: {value!r} ({error}); pass what `.cursor` gave") from error
+        raise CursorError(f"not a cursor: {repr(value)[:200]} ({error}); pass what `.cursor` gave") from error
     if cursor.v != VERSION:
         raise CursorError(
             f"cursor is of version {cursor.v!r}, this version reads {VERSION}: resume with the one that wrote it"
@@ -54,7 +69,7 @@ def read_cursor(value: Cursor | Mapping[str, Any] | str) -> Cursor:
         or cursor.next < 0
         or type(cursor.quarantine) not in (str, type(None))
     ):
-        raise CursorError(f"not a cursor: {value!r}; pass what `.cursor` gave")
+        raise CursorError(f"not a cursor: {repr(value)[:200]}; pass what `.cursor` gave")
     return cursor
 
 
@@ -84,9 +99,10 @@ def start_of(
     if cursor is None:
         return 0
     cursor = read_cursor(cursor)
-    if plan.samples is not None and cursor.next > plan.samples:
+    end = MOST_SAMPLES if plan.samples is None else plan.samples
+    if cursor.next > end:
         raise CursorError(
-            f"cursor stands at sample {cursor.next}, {where} ends at {plan.samples}: pass the plan it was made with"
+            f"cursor stands at sample {cursor.next}, {where} ends at {end}: pass the plan it was made with"
         )
     if cursor.plan == plan.id:
         return cursor.next

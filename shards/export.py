@@ -8,6 +8,7 @@ or a few blocks (`rows`), and 4 bytes a document for Megatron's index.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ import pyarrow.parquet as pq
 from corpusmill.pipeline.engine.place import Disk, Place, place_of
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards import hf
+from corpusmill.shards.components import slugs
+from corpusmill.shards.cursor import need_samples
 from corpusmill.shards.megatron import stored_dtype, write_index
 from corpusmill.shards.pack import doc_starts
 from corpusmill.shards.quarantine import Entry
@@ -72,8 +75,14 @@ def export_tokens(
         raise ShardError(
             f"{to} is there already: choose a new folder, or delete what an interrupted export left"
         )
-    target.check(write=True)
+    if format not in FORMATS:
+        raise ShardError(f"format is {format!r}; {', '.join(FORMATS)} can be written")
+    if samples is not None and (components or text):
+        raise ShardError(
+            "samples are rows of the plan, mixed and without their text: leave out components and text, or samples"
+        )
     sources = [rows(shards, *samples)] if samples is not None else documents(shards, components, text)
+    target.check(write=True)
     write = {"megatron": _megatron, "parquet": _parquet, "hf": _hf}[format]
     found = [write(source, target) for source in sources]
     return [replace(each, path=each.path.path) if isinstance(each.path, Disk) else each for each in found]
@@ -87,9 +96,12 @@ def documents(shards: Shards, components: Sequence[str] = (), text: bool = False
     known = {reader.component.name: reader for reader in shards.components}
     if unknown := sorted(set(components) - set(known)):
         raise ShardError(f"the plan holds no component {', '.join(unknown)}; it holds {', '.join(known)}")
+    folders = {name: reader.manifest.slug for name, reader in known.items()}
+    if len(set(folders.values())) < len(folders):  # several runs may each have a `web`
+        folders = slugs(known)
     return [
         Source(
-            reader.manifest.slug,
+            folders[name],
             reader.manifest.vocab_size,
             tuple(_Documents(shards, reader, number, text) for number in range(len(reader.manifest.shards))),
         )
@@ -158,7 +170,13 @@ def _decoder(reader: ComponentReader) -> Callable[[npt.NDArray[Any]], str]:
 
     manifest = reader.manifest
     path = reader.tokenizer
-    engine = HuggingFace(path.read_bytes(), str(path))
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ShardError(f"{path} cannot be read ({error}); restore it, or leave out the text") from error
+    if hashlib.sha256(content).hexdigest() != manifest.tokenizer_sha256:
+        raise ShardError(f"{path} is not the tokenizer that the shards were made with; restore it")
+    engine = HuggingFace(content, str(path))
     first = manifest.boundary in ("bos", "both")
     last = -1 if manifest.boundary in ("eos", "both") else None
     return lambda ids: engine.decode(ids[first:last].tolist())
@@ -199,11 +217,7 @@ def _slices(lengths: npt.NDArray[np.int64]) -> Iterator[slice]:
 
 def rows(shards: Shards, first: int, stop: int) -> Source:
     """Samples `first` .. `stop` - 1 of the plan, `ROWS_A_FILE` a file: where each comes from, its `tokens` and `loss_mask`."""
-    end = shards.plan.samples
-    if first < 0 or stop <= first or (end is not None and stop > end):
-        raise ShardError(
-            f"no samples {first} to {stop - 1}: the plan has {'no end' if end is None else f'0 to {end - 1}'}"
-        )
+    need_samples(shards.plan, first, stop)
     files = [_Rows(shards, at, min(at + ROWS_A_FILE, stop)) for at in range(first, stop, ROWS_A_FILE)]
     return Source("rows", shards.components[0].manifest.vocab_size, tuple(files))
 

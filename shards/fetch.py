@@ -88,7 +88,7 @@ class Disk:
     def __init__(self) -> None:
         self.counts = Counts()
         self._files: OrderedDict[str, pa.Buffer] = OrderedDict()
-        self._checked: set[tuple[str, int]] = set()
+        self._checked: dict[str, tuple[tuple[int, ...], set[int]]] = {}  # which file it was, and its blocks
 
     def bound(self, block_bytes: int) -> None:
         pass
@@ -112,25 +112,43 @@ class Disk:
     def block(self, path: Path | Place, size_bytes: int, offset: int, length: int, xxh3: int) -> pa.Buffer:
         name = str(path)
         if name not in self._files:
-            self.check_length(
-                path, size_bytes
-            )  # reading beyond the end of a mapped file would kill the process
-            with pa.memory_map(name) as source:
-                self._files[name] = source.read_buffer()
-            if len(self._files) > OPEN_SHARDS:
-                self._files.popitem(last=False)
+            self._map(path, size_bytes)
         part = self._files[name].slice(offset, length)
-        if (name, offset) not in self._checked:
+        checked = self._checked[name][1]
+        if offset not in checked:
             if xxhash.xxh3_64_intdigest(memoryview(part)) != xxh3:
                 raise Damaged
-            self._checked.add((name, offset))
+            checked.add(offset)
         return part
+
+    def _map(self, path: Path | Place, size_bytes: int) -> None:
+        """Blocks of a file that is another than when it was mapped before are compared with their hashes again."""
+        name, about = str(path), None
+        while about is None or about != _about(name):  # it may be replaced at any moment
+            about = _about(name)
+            # Reading beyond the end of a mapped file would kill the process.
+            self.check_length(path, size_bytes)
+            with pa.memory_map(name) as source:
+                self._files[name] = source.read_buffer()
+        if name not in self._checked or self._checked[name][0] != about:
+            self._checked[name] = about, set()
+        if len(self._files) > OPEN_SHARDS:
+            self._files.popitem(last=False)
 
     def has(self, path: Path | Place, offset: int, xxh3: int) -> bool:
         return True
 
     def ahead(self, jobs: Sequence[Callable[[], Any]]) -> None:
         pass
+
+
+def _about(name: str) -> tuple[int, ...] | None:
+    """What a file of this name is told by from one that took its place; None where there is none."""
+    try:
+        found = Path(name).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Store:

@@ -6,10 +6,13 @@ nobody's entry is lost, on a disk or on a store (pipeline/engine/alone.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from corpusmill.pipeline.errors import CursorError, ShardError
+from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.cursor import AT_ONCE, need_samples
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.plan_file import folder_to_change
 from corpusmill.shards.quarantine import (
@@ -20,11 +23,15 @@ from corpusmill.shards.quarantine import (
     Quarantine,
     Span,
     check_entries,
+    read_list,
     read_quarantine,
 )
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.sidecar import Wanted
 from corpusmill.shards.where import Document, documents
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.engine.place import Place
 
 Tokens = tuple[int, int]
 """First token, and the one behind the last."""
@@ -57,11 +64,7 @@ def hide_samples(
 ) -> Quarantine:
     """Hides the rows of samples `first` .. `stop` - 1 whenever they come from sample `start` on, or of each only `tokens`."""
     shards = Shards(path)
-    end = shards.plan.samples
-    if first < 0 or stop <= first or (end is not None and stop > end):
-        raise CursorError(
-            f"no samples {first} to {stop - 1}: the plan has {'no end' if end is None else f'0 to {end - 1}'}"
-        )
+    need_samples(shards.plan, first, stop, AT_ONCE)
     samples = shards.order.samples(first, stop)
     begin, behind = tokens or (0, shards.plan.sequence_length + 1)
     rows: dict[int, set[int]] = {}
@@ -78,6 +81,51 @@ def hide_samples(
 def lift(path: str | Path, entry: int, start: int, reason: str) -> Quarantine:
     """Ends an entry: from sample `start` on its tokens are handed out again."""
     return _added(Shards(path), [Lift(start, reason, entry)])
+
+
+def carry(root: Place, plan: Plan, names: Collection[str]) -> int:
+    """What lists further down hide of the plan's components `names` goes into the list in `root`, from sample 0 on.
+
+    To be called before the plan is written: components of another run would else be handed out whole again. Returns how many
+    entries were added.
+    """
+    from corpusmill.pipeline.engine.alone import alone
+
+    with alone(root):
+        own = read_list(root)
+        known = {(entry.component, entry.spans) for _, entry, end in own.in_force() if end is None}
+        taken = [
+            replace(entry, start=0, component=component.name)
+            for component in plan.components
+            if component.name in names
+            for folder in _above(root, component.folder)
+            for _, entry, end in read_list(folder).in_force()
+            if end is None
+            and entry.manifest == component.manifest
+            and (component.name, entry.spans) not in known
+        ]
+        if taken:
+            grown = Quarantine((*own.entries, *dict.fromkeys(taken)))
+            check_entries(grown, plan, str(root / QUARANTINE_FILE))
+            (root / QUARANTINE_FILE).put(grown.encode())
+    return len(taken)
+
+
+def _above(root: Place, folder: str) -> list[Place]:
+    """`root`, and the folders between it and `folder`, which is below it."""
+    found = [root]
+    for name in folder.split("/"):
+        found.append(found[-1] / name)
+    return found
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written: bytes of a command line that are no UTF-8 arrive as half characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _spans(document: Document, tokens: Tokens | None) -> tuple[Span, ...]:
@@ -99,8 +147,11 @@ def _added(shards: Shards, entries: Sequence[Entry | Lift]) -> Quarantine:
     """The list as it stands now, with `entries` behind it: checked and written while nobody else writes."""
     from corpusmill.pipeline.engine.alone import alone
 
-    if any(not entry.reason.strip() for entry in entries):
-        raise ShardError("a reason is needed: whoever reads the list later has nothing else to go by")
+    for entry in entries:
+        if not (isinstance(entry.reason, str) and entry.reason.strip()):
+            raise ShardError("a reason is needed: whoever reads the list later has nothing else to go by")
+        if not _is_text(entry.reason):
+            raise ShardError(f"the reason {entry.reason!r} is no text in UTF-8; give another")
     folder = folder_to_change(shards.path)
     with alone(folder):
         found = read_quarantine(folder, shards.plan)

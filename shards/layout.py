@@ -42,6 +42,9 @@ PLAN_FILE = "plan.json"
 HOLDOUT_FILE = "holdout.json"
 TOKENIZER_FILE = "tokenizer.json"
 
+MOST_BLOCK_BYTES = 1 << 30  # a block's lists have 32-bit offsets, and a window of blocks has to fit in memory
+MOST_SEQUENCE = MOST_BLOCK_BYTES // 4 - 1  # a row is within a block, whatever its ids' width
+
 FILE_MAGIC = b"ARROW1\0\0"  # an Arrow IPC file starts with it; the first message stands right behind
 
 Boundary = Literal["eos", "bos", "both", "none"]

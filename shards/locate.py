@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from corpusmill.pipeline.errors import CursorError
+from corpusmill.shards.cursor import AT_ONCE, need_samples
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Origin, Sidecar, origin_of, scores
 
@@ -48,11 +48,7 @@ def locate(path: str | Path | Shards, at: int, until: int | None = None) -> list
     """Samples `at` .. `until` - 1 (one when `until` is None) of the plan at `path`; raises CursorError beyond its end."""
     shards = path if isinstance(path, Shards) else Shards(path)
     stop = at + 1 if until is None else until
-    end = shards.plan.samples
-    if at < 0 or stop <= at or (end is not None and stop > end):
-        raise CursorError(
-            f"no samples {at} to {stop - 1}: the plan has {'no end' if end is None else f'0 to {end - 1}'}"
-        )
+    need_samples(shards.plan, at, stop, AT_ONCE)
     samples = shards.order.samples(at, stop)
     sidecars = lru_cache(maxsize=8)(Sidecar)
     found = []

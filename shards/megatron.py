@@ -78,7 +78,7 @@ class Indexed:
 
 def read_indexed(prefix: Path) -> Indexed:
     """Raises InputError when a file is missing, cut or of another format, or the index does not fit the tokens."""
-    idx, data = (prefix.with_name(prefix.name + ending) for ending in (".idx", ".bin"))
+    idx, data = (prefix.parent / f"{prefix.name}{ending}" for ending in (".idx", ".bin"))
     try:
         raw = np.memmap(idx, np.uint8, mode="r")
         size = data.stat().st_size

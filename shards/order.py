@@ -12,7 +12,7 @@ Keys are derived from (seed, component, epoch, level, window): no epoch of one s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -161,18 +161,17 @@ class Order:
             at = end
         return parts[0] if len(parts) == 1 else _joined(start, parts)
 
-    def when(self, component: int, rows: Indices, start: int, stop: int) -> list[tuple[int, int, int]]:
+    def when(self, component: int, rows: Indices, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """(sample, epoch, row) of every time that one of a component's `rows` comes in samples `start` .. `stop` - 1, in order."""
         order = self.components[component]
         first, last = (self.mixture.counts(sample)[component] for sample in (start, stop))
-        found = []
         for epoch in range(first // order.rows, -(-last // order.rows)):
-            for row, place in zip(rows.tolist(), order.places(epoch, rows).tolist(), strict=True):
-                if first <= (position := epoch * order.rows + place) < last:
+            places = order.places(epoch, rows)
+            for at in np.argsort(places).tolist():
+                if first <= (position := epoch * order.rows + int(places[at])) < last:
                     sample = self.mixture.sample_of(component, position)
                     assert sample is not None  # `last` samples of the component were counted
-                    found.append((sample, epoch, row))
-        return sorted(found)
+                    yield sample, epoch, int(rows[at])
 
     def _make_block(self, start: int) -> Samples:
         block = self.mixture.block(start)

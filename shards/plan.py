@@ -8,6 +8,7 @@ be read more often than its `max_epochs` is an error with its figures, or ends t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -20,6 +21,9 @@ from corpusmill.shards.mixture import PPB, Mixture, ramped
 from corpusmill.shards.order import ORDER_VERSION
 
 FORMAT = "corpusmill/plan/v1"
+
+MOST_SAMPLES = 1 << 62
+"""Samples are counted in 63 bits; half of them leave room for a batch, a block and an epoch behind any sample."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ def component_of(folder: str, manifest: Manifest, name: str) -> Component:
 
 def within_budget(plan: Plan, samples: int | None, exhaust: str) -> Plan:
     """The plan, checked, with its end: `samples` (None: as far as limits allow), or an error or an earlier end where they do not."""
-    check_plan(plan, "the plan")
+    check_plan(replace(plan, samples=samples), "the plan")
     most = capacity(plan)
     if samples is not None and most is not None and samples > most and exhaust == "repeat":
         raise BudgetError(_over_budget(plan, samples, most))
@@ -189,8 +193,15 @@ def check_plan(plan: Plan, where: str) -> None:
     names = [component.name for component in plan.components]
     if not names or names != sorted(set(names)):
         raise ShardError(f"{where}: components must be there, sorted and named once; found {names}")
-    if plan.window < 1 or (plan.samples is not None and plan.samples < 0):
-        raise ShardError(f"{where}: window {plan.window} or samples {plan.samples} is too small")
+    times = Counter(component.manifest for component in plan.components)
+    if same := [component.name for component in plan.components if times[component.manifest] > 1]:
+        raise ShardError(
+            f"{where}: {', '.join(same)} are the same shards; name each once and give it more weight"
+        )
+    if plan.window < 1 or (plan.samples is not None and (plan.samples < 0 or plan.samples > MOST_SAMPLES)):
+        raise ShardError(
+            f"{where}: window is {plan.window}, samples are {plan.samples}; at least 1 block, and 0 to {MOST_SAMPLES} samples are needed"
+        )
     for component in plan.components:
         folder = PurePosixPath(component.folder)
         if folder.is_absolute() or ".." in folder.parts:
@@ -215,6 +226,8 @@ def _check_phase(plan: Plan, i: int, phase: Phase, where: str) -> None:
     if (total := sum(phase.weights_ppb.values())) != PPB:
         raise ShardError(f"{at}: weights add up to {total}, not {PPB}")
     end = plan.phases[i + 1].start if i + 1 < len(plan.phases) else None
+    if phase.start + phase.ramp > MOST_SAMPLES:
+        raise ShardError(f"{at} and its ramp of {phase.ramp} go beyond sample {MOST_SAMPLES}")
     if phase.ramp < 0 or (phase.ramp and i == 0) or (end is not None and phase.start + phase.ramp > end):
         raise ShardError(
             f"{at}: a ramp of {phase.ramp} samples needs a phase before it and must end with its own"

@@ -12,6 +12,7 @@ A batch of 512 rows costs 0.1 ms more under a list of 9,000 rows.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards.layout import canonical, content_hash
 from corpusmill.shards.order import Order, Samples
 from corpusmill.shards.permutation import Indices
-from corpusmill.shards.plan import Plan
+from corpusmill.shards.plan import MOST_SAMPLES, Plan
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place
@@ -193,8 +194,15 @@ def _differing(
 
 def read_quarantine(folder: Path | Place, plan: Plan) -> Quarantine:
     """The list beside a plan, empty where there is none; raises ShardError when it is damaged or meant for other shards."""
+    found = read_list(folder)
+    check_entries(found, plan, str(folder / QUARANTINE_FILE))
+    return found
+
+
+def read_list(folder: Path | Place) -> Quarantine:
+    """The list in a folder, whatever plan it is for; raises ShardError when it is damaged."""
     path = folder / QUARANTINE_FILE
-    if not path.is_file():
+    if not _stands(path):
         return Quarantine()
     try:
         value = json.loads(path.read_bytes())
@@ -209,8 +217,16 @@ def read_quarantine(folder: Path | Place, plan: Plan) -> Quarantine:
         raise ShardError(
             f"{path} was edited: its id is {stated}, its content's {given}; restore it, and change it with `corpusmill quarantine`"
         )
-    check_entries(found, plan, str(path))
     return found
+
+
+def _stands(path: Path | Place) -> bool:
+    """Whether a list is there. A link that leads nowhere is one that cannot be read, not one that hides nothing."""
+    if isinstance(path, Path):
+        return os.path.lexists(path)
+    from corpusmill.pipeline.engine.place import Disk
+
+    return os.path.lexists(path.path) if isinstance(path, Disk) else path.is_file()
 
 
 def check_entries(quarantine: Quarantine, plan: Plan, where: str) -> None:
@@ -219,8 +235,10 @@ def check_entries(quarantine: Quarantine, plan: Plan, where: str) -> None:
     lifted: set[int] = set()
     for number, entry in enumerate(quarantine.entries):
         at = f"{where}: entry {number}"
-        if type(entry.start) is not int or entry.start < 0:
-            raise ShardError(f"{at}: from is {entry.start!r}; a sample's number from 0 is needed")
+        if type(entry.start) is not int or not 0 <= entry.start <= MOST_SAMPLES:
+            raise ShardError(
+                f"{at}: from is {entry.start!r}; a sample's number from 0 to {MOST_SAMPLES} is needed"
+            )
         if isinstance(entry, Lift):
             _check_lift(quarantine.entries, number, entry, lifted, at)
             lifted.add(entry.entry)

@@ -98,6 +98,8 @@ class Wanted:
             raise ShardError(
                 "a document is named by its id, its url, or its file and offset: give one of them"
             )
+        if "" in (self.id, self.url) or (self.warc is not None and not self.warc[0]):
+            raise ShardError("a document's id, url or file is empty; an empty variable of the shell?")
         if self.id is not None and (len(self.id) != 32 or set(self.id) - set("0123456789abcdef")):
             raise ShardError(
                 f"{self.id!r} is no document id: 32 hex digits are needed, as locate prints them"

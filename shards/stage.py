@@ -19,7 +19,7 @@ from corpusmill.pipeline.registry import suggestion
 from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
 from corpusmill.shards.audit import AUDIT, Audit
 from corpusmill.shards.components import Components
-from corpusmill.shards.layout import DOCS, Boundary, Packing
+from corpusmill.shards.layout import DOCS, MOST_BLOCK_BYTES, MOST_SEQUENCE, Boundary, Packing
 from corpusmill.shards.merge import MergeTokens
 from corpusmill.shards.scatter import Scatter
 from corpusmill.shards.vocabulary import GivenTokenizer, TrainedTokenizer, read_tokenizer
@@ -27,10 +27,6 @@ from corpusmill.shards.write import Write
 
 VOCAB = 32_768
 SAMPLE_BYTES = 64 << 20
-
-MOST_BLOCK_BYTES = 1 << 30  # a block's lists have 32-bit offsets, and a window of blocks has to fit in memory
-
-MOST_SEQUENCE = MOST_BLOCK_BYTES // 4 - 1  # a row is within a block, whatever its ids' width
 
 
 @dataclass(frozen=True)

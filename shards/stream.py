@@ -14,7 +14,7 @@ Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second aga
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,7 @@ def slicing(
     cp_size: int = 1,
 ) -> Slicing:
     """Raises CursorError for a batch or row that the ranks do not divide, a rank that is none, or an array that we do not make."""
-    batch_size = _whole("batch_size", batch_size)
+    batch_size = whole("batch_size", batch_size)
     dp_rank, dp_size = _rank("dp", dp_rank, dp_size, "data-parallel ones only")
     cp_rank, cp_size = _rank("cp", cp_rank, cp_size, "1 where nothing splits a row")
     if plan.sequence_length % cp_size:
@@ -103,7 +103,7 @@ def slicing(
         )
     if batch_size < 1 or batch_size % dp_size:
         below = batch_size // dp_size * dp_size
-        fits = " or ".join(str(size) for size in (below, below + dp_size) if size > 0)
+        fits = " or ".join(str(size) for size in (below, max(0, below) + dp_size) if size > 0)
         raise CursorError(
             f"batch_size {batch_size} (all ranks together) cannot be shared by {dp_size} ranks: use {fits}"
         )
@@ -111,13 +111,20 @@ def slicing(
         raise CursorError(
             f"batch_size {batch_size} is more than the plan's {plan.samples} samples: use a smaller batch"
         )
-    if unknown := sorted(set(want) - set(DERIVED)):
+    return Slicing(batch_size, dp_rank, dp_size, _arrays(want), cp_rank, cp_size)
+
+
+def _arrays(want: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(want, str) or not isinstance(want, Iterable):
+        raise CursorError(f'want is {want!r}; a tuple of names is needed, like ("loss_mask",)')
+    names = tuple(dict.fromkeys(want))
+    if unknown := [str(name) for name in names if name not in DERIVED]:
         raise CursorError(f"want names {', '.join(unknown)}; a stream makes {', '.join(DERIVED)}")
-    return Slicing(batch_size, dp_rank, dp_size, tuple(want), cp_rank, cp_size)
+    return names
 
 
 def _rank(kind: str, rank: int, size: int, which: str) -> tuple[int, int]:
-    rank, size = _whole(f"{kind}_rank", rank), _whole(f"{kind}_size", size)
+    rank, size = whole(f"{kind}_rank", rank), whole(f"{kind}_size", size)
     if size < 1 or not 0 <= rank < size:
         raise CursorError(
             f"{kind}_rank {rank} of {kind}_size {size}: ranks count from 0 to {kind}_size - 1, {which}"
@@ -125,7 +132,7 @@ def _rank(kind: str, rank: int, size: int, which: str) -> tuple[int, int]:
     return rank, size
 
 
-def _whole(name: str, value: int) -> int:
+def whole(name: str, value: int) -> int:
     """As Python's own integer: one of NumPy's would go into cursors, where JSON does not take it."""
     try:
         return operator.index(value)
@@ -247,4 +254,4 @@ def stream(
     spread(path, dp_size)
     shards = Shards(path, cache)
     part = slicing(shards.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
-    return Stream(shards, part, open_at(shards, cursor, want), prefetch)
+    return Stream(shards, part, open_at(shards, cursor, part.want), whole("prefetch", prefetch))

@@ -26,6 +26,7 @@ from corpusmill.shards.layout import (
     BLOCKS_FILE,
     DOCS,
     MANIFEST,
+    MOST_SEQUENCE,
     PLAN_FILE,
     TOKENIZER_FILE,
     Manifest,
@@ -58,6 +59,12 @@ class Sizes:
     shard_bytes: int = 512 << 20
     seed: int = 17
 
+    def check(self) -> None:
+        if not 1 <= self.sequence_length <= MOST_SEQUENCE:
+            raise ShardError(
+                f"sequence_length is {self.sequence_length}; it has to be from 1 to {MOST_SEQUENCE}"
+            )
+
 
 def import_megatron(
     prefix: str | Path, to: str | Path, tokenizer: str | Path, name: str, sizes: Sizes, eos: str | None = None
@@ -68,6 +75,7 @@ def import_megatron(
     """
     from corpusmill.pipeline.text.tokenizer import Tokenizer
 
+    sizes.check()
     source, to, file = read_indexed(Path(prefix)), Path(to), Path(tokenizer)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise ShardError(
@@ -164,8 +172,9 @@ def _gathered(
     for number in documents.tolist():
         tokens = source.document(number)
         if int(tokens.min()) < 0 or int(tokens.max()) >= made.vocab_size:
+            wrong = int(tokens.min()) if int(tokens.min()) < 0 else int(tokens.max())
             raise InputError(
-                f"{source.path}: document {number} holds id {int(tokens.max())}, the tokenizer's end at {made.vocab_size - 1}; "
+                f"{source.path}: document {number} holds id {wrong}, the tokenizer's go from 0 to {made.vocab_size - 1}; "
                 "name the tokenizer it was made with"
             )
         parts.append(tokens.astype(made.dtype))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Tensors = dict[str, torch.Tensor]
 
+_OVERTAKEN = "this iteration was overtaken by a later one, which went on from its place; go on with that, or begin another"
+
 
 class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not followed by the type checker
     """Whole batches (use it with `batch_size=None`): `tokens` int64 [rows of this rank, T + 1] and what `want` names.
@@ -59,23 +61,32 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
         self._quarantine = shards.quarantine.id
         self.prefetch = prefetch
         self._part = slicing(self.plan, batch_size, dp_rank, dp_size, want, cp_rank, cp_size)
-        self._next = open_at(shards, cursor, want)
+        self._next = open_at(shards, cursor, self._part.want)
         self._began = self._counted = False
-        self._elsewhere = torch.zeros(
-            1, dtype=torch.bool
-        ).share_memory_()  # set by workers, read by the parent
+        self._iteration = 0
+        # Set by the first worker of a plain DataLoader, read by the parent and by the first worker of the next iteration.
+        self._elsewhere = torch.zeros(1, dtype=torch.bool).share_memory_()
 
     def __iter__(self) -> Iterator[Tensors]:
         worker = get_worker_info()
         if worker is not None:
-            self._elsewhere[0] = True
+            if self._elsewhere[0] and not self._counted and worker.id == 0:
+                raise CursorError(
+                    "a plain DataLoader with workers would begin anew where the last iteration began: use stream_loader"
+                )
+            if worker.id == 0:
+                self._elsewhere[0] = True
             yield from self._work(worker.id, worker.num_workers)
             return
         self._began = True
+        self._iteration += 1
+        mine = self._iteration
         with Stream(self._open(), self._part, self._next, self.prefetch) as batches:
             for batch in batches:
                 self._next = batches.cursor.next
                 yield _tensors(batch)
+                if mine != self._iteration:
+                    raise CursorError(_OVERTAKEN)
 
     def state_dict(self) -> dict[str, Any]:
         """The cursor after the last batch handed out; equal on all ranks."""
@@ -91,13 +102,19 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]  # torch is not foll
             raise CursorError(
                 "load_state_dict after iteration began would be ignored by what is on its way: load first, then iterate"
             )
+        if not state:  # what a checkpoint without one may give; a cursor of None would mean the beginning
+            raise CursorError(f"the state is {state!r}; leave load_state_dict out to begin at sample 0")
         self._next = open_at(self._open(), state, self._part.want)
 
-    def begin(self) -> None:
-        """Called by the loader that counts for a dataset whose batches are made by workers."""
+    def begin(self) -> int:
+        """Called by the loader that counts for a dataset whose batches are made by workers; the iteration's number."""
         self._began = self._counted = True
+        self._iteration += 1
+        return self._iteration
 
-    def handed_out(self) -> None:
+    def handed_out(self, iteration: int) -> None:
+        if iteration != self._iteration:
+            raise CursorError(_OVERTAKEN)
         self._next += self._part.batch_size
 
     def _open(self) -> Shards:
@@ -120,6 +137,8 @@ class StreamLoader(DataLoader):  # type: ignore[misc]  # torch is not followed b
     """A DataLoader over a StreamDataset that knows how many batches it has handed out, whatever its workers are doing."""
 
     def __init__(self, dataset: StreamDataset, num_workers: int = 0, **options: Any) -> None:
+        if not options.get("in_order", True):
+            raise CursorError("batches out of order cannot be counted by a cursor: leave in_order out")
         if options.pop("persistent_workers", False):
             raise CursorError(
                 "persistent workers keep the place of the first iteration: leave persistent_workers out"
@@ -138,9 +157,9 @@ class StreamLoader(DataLoader):  # type: ignore[misc]  # torch is not followed b
         if not self.num_workers:
             yield from super().__iter__()
             return
-        self.dataset.begin()
+        mine = self.dataset.begin()
         for batch in super().__iter__():
-            self.dataset.handed_out()
+            self.dataset.handed_out(mine)
             yield batch
 
     def state_dict(self) -> dict[str, Any]:

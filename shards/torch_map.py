@@ -22,7 +22,7 @@ from torch.utils.data import Dataset, Sampler
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.cursor import Cursor, open_at
 from corpusmill.shards.reader import Shards
-from corpusmill.shards.stream import slicing
+from corpusmill.shards.stream import slicing, whole
 
 if TYPE_CHECKING:
     from corpusmill.shards.cache import Cache
@@ -46,10 +46,11 @@ class SampleDataset(Dataset):  # type: ignore[misc]  # torch is not followed by 
         cache: Cache | None = None,
     ) -> None:
         shards = Shards(path, cache)
-        open_at(shards, cursor, want)
+        self._part = slicing(shards.plan, 1, 0, 1, want)
+        open_at(shards, cursor, self._part.want)
         self.path, self.plan = shards.path, shards.plan
         self._cache, self._quarantine = cache, shards.quarantine.id
-        if "cu_seqlens" in want:
+        if "cu_seqlens" in self._part.want:
             raise CursorError(
                 "cu_seqlens are of a whole batch, items are rows: take position_ids, which start anew with each document, or a stream"
             )
@@ -58,14 +59,16 @@ class SampleDataset(Dataset):  # type: ignore[misc]  # torch is not followed by 
             raise CursorError(
                 f"the plan in {self.path.parent} has no end: pass samples=, how many will be read"
             )
-        if samples is not None and end is not None and samples > end:
-            raise CursorError(f"samples={samples} is more than the plan's {end}")
-        self._length = end if samples is None else samples
-        self._part = slicing(self.plan, 1, 0, 1, want)
+        length = end if samples is None else whole("samples", samples)
+        assert length is not None
+        if length < 0 or (end is not None and length > end):
+            raise CursorError(
+                f"samples={samples} cannot be had: the plan has {'no end' if end is None else f'{end} samples'}"
+            )
+        self._length: int = length
         self._shards: Shards | None = None
 
     def __len__(self) -> int:
-        assert self._length is not None
         return self._length
 
     def __getitem__(self, sample: int) -> Tensors:
@@ -87,6 +90,9 @@ class SampleDataset(Dataset):  # type: ignore[misc]  # torch is not followed by 
 
     def cursor(self, consumed: int) -> Cursor:
         """Where a stream, or another dataset, goes on after `consumed` samples."""
+        consumed = whole("consumed", consumed)
+        if not 0 <= consumed <= len(self):
+            raise CursorError(f"{consumed} samples cannot have been consumed of {len(self)}")
         return Cursor(self.plan.id, consumed, self._quarantine)
 
     def _open(self) -> Shards:
@@ -112,6 +118,12 @@ class RankBatches(Sampler[list[int]]):  # type: ignore[misc]  # torch is not fol
     def __init__(
         self, samples: int, batch_size: int, *, start: int = 0, dp_rank: int = 0, dp_size: int = 1
     ) -> None:
+        samples, batch_size, start = (
+            whole("samples", samples),
+            whole("batch_size", batch_size),
+            whole("start", start),
+        )
+        dp_rank, dp_size = whole("dp_rank", dp_rank), whole("dp_size", dp_size)
         if dp_size < 1 or not 0 <= dp_rank < dp_size or batch_size < 1 or batch_size % dp_size:
             raise CursorError(
                 f"batch_size {batch_size} (all ranks together) must be a multiple of dp_size {dp_size}, and dp_rank {dp_rank} below it"

@@ -21,10 +21,13 @@ import xxhash
 
 from corpusmill.pipeline.engine.store import hash_file
 from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.append import PLANS_FOLDER, earlier
 from corpusmill.shards.layout import (
     BLOCKS_FILE,
     DOCS,
+    HOLDOUT_FILE,
     MANIFEST,
+    PLAN_FILE,
     Manifest,
     ShardFile,
     block_table,
@@ -66,11 +69,35 @@ class _Pieces:
 def verify(path: str | Path | Place) -> list[Finding]:
     """All that is wrong with the shards of the plan at `path` (OUT, OUT/shards or plan.json); [] when nothing is.
 
-    Raises ShardError only when there is no plan to go by.
+    Beside it, what is held out is looked at as well, and the plans that it goes on from. Raises ShardError only when there is no
+    plan to go by.
     """
+    place = find_plan(path)
+    findings = _plan(place)
+    held = place.parent / HOLDOUT_FILE
+    if place.name == PLAN_FILE and held.is_file():
+        findings += [finding for finding in _plan(held) if finding not in findings]
+    return findings + _past(place)
+
+
+def _past(place: Path | Place) -> list[Finding]:
+    """Kept plans that a cursor could not be compared with."""
+    try:
+        past = read_plan(place).past
+    except ShardError:
+        return []
+    findings = []
+    for plan in past:
+        try:
+            earlier(place, plan.id)
+        except ShardError as error:
+            findings.append(Finding(f"{PLANS_FOLDER}/{plan.id}.json", str(error)))
+    return findings
+
+
+def _plan(place: Path | Place) -> list[Finding]:
     from corpusmill.pipeline.engine.place import place_of
 
-    place = find_plan(path)
     folder = place_of(place.parent)
     try:
         plan = read_plan(place)

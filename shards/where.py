@@ -13,9 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from corpusmill.pipeline.errors import CursorError, ShardError
+from corpusmill.shards.cursor import need_samples
 from corpusmill.shards.opened import BlockView
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Origin, Wanted, find, origin_of
+
+MOST_TIMES = 1 << 22
+"""Times that one document may come: each is held in memory, and takes 0.1 ms and more."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,7 @@ def where(
     stop = end if until is None else until
     if stop is None:
         raise CursorError("the plan has no end: say up to which sample to look (--until N)")
-    if stop < 0 or (end is not None and stop > end):
-        raise CursorError(
-            f"no samples up to {stop}: the plan has {'no end' if end is None else f'{end} samples'}"
-        )
+    need_samples(shards.plan, 0, stop + (stop == 0))  # below 0 there are none, in any plan
     return [
         _times(shards, component, document, stop)
         for component, document in documents(shards, Wanted(id, url, warc))
@@ -168,6 +169,12 @@ def _times(shards: Shards, component: int, document: Document, stop: int) -> App
     by_row: dict[int, list[Span]] = {}
     for span in document.spans:
         by_row.setdefault(span.row, []).append(span)
+    epochs = -(-shards.plan.mixture().counts(stop)[component] // shards.components[component].manifest.rows)
+    if epochs * len(document.spans) > MOST_TIMES:
+        raise CursorError(
+            f"document {document.id} comes some {epochs * len(document.spans)} times below sample {stop}; look to a lower one (--until N), "
+            f"for {MOST_TIMES} times at most"
+        )
     times = [
         Time(sample, epoch, row, span.start, span.end, span.token)
         for sample, epoch, row in shards.order.when(component, np.array(list(by_row)), 0, stop)

@@ -97,7 +97,7 @@ class Write(SetOperation):
                     place | {"dtype": dtype.name, "eos": made.extra["eos"], "shard": number} | asdict(shard)
                 )
                 units.append(Unit(len(units), shard.tokens * dtype.itemsize, fields))
-        if self.holdout and not any(unit.fields["slug"].startswith(HOLDOUT) for unit in units):
+        if self.holdout and not any(unit.fields["slug"].startswith(f"{HOLDOUT}/") for unit in units):
             raise ShardError(
                 f"holdout keeps back none of {sum(unit.fields['documents'] for unit in units):,} documents: raise it, or leave it out"
             )

@@ -1,6 +1,7 @@
 """Commands about shards: what they print, what they refuse, and that they need no more than a core install."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,13 @@ from shard_samples import Sample, documents, small_shards, write_component, writ
 from corpusmill.jobs.cli import main
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards import Cursor, locate, stream, where
+from corpusmill.shards.hide import hide_document
 from corpusmill.shards.mixture import PPB
+from corpusmill.shards.plan import Phase, compile_plan
 from corpusmill.shards.plan_file import read_plan
+from corpusmill.shards.quarantine import Entry
 from corpusmill.shards.reader import Shards
+from corpusmill.shards.sidecar import Wanted
 
 TOTAL = 600
 URL = "https://web.example/7"
@@ -255,3 +260,94 @@ def test_a_run_leaves_a_plan_that_goes_on_from_its_own_and_keeps_one_that_it_rep
         stream(out, 4, cursor=saved)
     run("proportional", "--update")
     stream(out, 4, cursor=saved).close()
+
+
+def test_what_a_run_hides_stays_hidden_in_plans_over_it(tmp_path: Path, say: Say) -> None:
+    """Entry 0 is in force, entry 1 was lifted; of the two runs only the first has a list."""
+    for number, run in enumerate("ab"):
+        write_shards(
+            tmp_path / run / "shards", [Sample("web", [documents(number, 20)])], {"web": PPB}, total=50
+        )
+    first = tmp_path / "a"
+    say("quarantine", first, "--url", URL, "--from", 40, "--reason", "odd")
+    say("quarantine", first, "--url", "https://web.example/3", "--from", 0, "--reason", "odd")
+    say("quarantine", first, "--lift", 1, "--from", 30, "--reason", "it was not")
+    say("plan", "new", tmp_path / "plan.json", "--add", f"a={first}", "--samples", 60)
+    (entry,) = Shards(tmp_path).quarantine.entries
+    assert isinstance(entry, Entry)
+    assert (entry.start, entry.component, entry.url) == (0, "a.web", URL)
+    say("quarantine", tmp_path, "--lift", 0, "--from", 10, "--reason", "here it is not")
+    say("plan", "append", tmp_path, "--from", 30, "--weights", "a.web=1", "--add", f"b={tmp_path / 'b'}")
+    assert len(Shards(tmp_path).quarantine.entries) == 2  # what the plan had already is not hidden again
+    other = tmp_path / "b" / "plan.json"
+    say("plan", "new", other, "--add", tmp_path / "b")
+    assert Shards(tmp_path / "b").quarantine.entries == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--url", "", "--from", "5", "--reason", "odd"], "is empty"),
+        (["--doc", "", "--from", "5", "--reason", "odd"], "is empty"),
+        (["--from", "5", "--reason", "odd"], "what is to be hidden"),
+        (["--tokens", "1:2"], "--tokens goes with"),
+        (["--lift", "0", "--tokens", "1:2", "--from", "5", "--reason", "odd"], "--tokens goes with"),
+    ],
+)
+def test_a_quarantine_that_would_hide_nothing_is_no_success(
+    out: Path, say: Say, arguments: list[str], says: str
+) -> None:
+    assert says in say("quarantine", out, *arguments, expect=2)[0]
+
+
+@pytest.mark.parametrize("limit", ["nan", "inf", "1e300", "0"])
+def test_a_limit_that_is_no_number_of_epochs_is_a_wrong_call(out: Path, say: Say, limit: str) -> None:
+    asked = ["plan", "append", out, "--from", 300, "--weights", "web=1", "--max-epochs", f"web={limit}"]
+    assert "a whole number from 1" in say(*asked, expect=2)[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "show", "OUT", "--at", str(1 << 63)],
+        ["locate", "OUT", "--at", "9" * 5000],
+        ["where", "OUT", "--url", URL, "--until", str(10**30)],
+        ["plan", "append", "OUT", "--from", "5", "--weights", "web=0.5,web=0.5,web=0.5"],
+    ],
+)
+def test_numbers_beyond_all_counts_and_names_given_twice_are_wrong_calls(
+    out: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(out) if argument == "OUT" else argument for argument in arguments])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert "no whole number" in error or "named twice" in error
+
+
+def test_names_from_data_cannot_move_a_terminals_cursor(tmp_path: Path, say: Say) -> None:
+    name = "web\x1b[2J\nsecond line"
+    folder, manifest = write_component(tmp_path, Sample("web", [documents(1, 20)]))
+    plan = compile_plan(
+        [(folder, manifest)], [Phase(0, {name: PPB})], seed=1, samples=9, names={folder: name}
+    )
+    (tmp_path / "plan.json").write_bytes(plan.encode())
+    printed = [*say("plan", "show", tmp_path), *say("locate", tmp_path, "--at", "0:9")]
+    printed += say("plan", "append", tmp_path, "--from", 5, "--weights", "x=1", expect=2)
+    assert all(line.isprintable() for line in printed)
+
+
+def test_text_that_a_pipe_cannot_take_is_escaped_as_json_has_it(out: Path) -> None:
+    reason = "\u6f22\u5b57 \U0001f600"
+    hide_document(out, Wanted(url=URL), 5, reason)
+    command = [sys.executable, "-m", "corpusmill.jobs.cli", "quarantine", str(out)]
+    for options in ([], ["--json"]):
+        run = subprocess.run(
+            [*command, *options],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        assert run.returncode == 0, run.stderr
+        assert r"\u6f22\u5b57 \ud83d\ude00" in run.stdout
+    assert json.loads(run.stdout)["reason"] == reason

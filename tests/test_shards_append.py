@@ -14,7 +14,7 @@ from corpusmill.shards import stream
 from corpusmill.shards.append import Difference, appended, earlier, first_difference, write_appended
 from corpusmill.shards.layout import PLAN_FILE
 from corpusmill.shards.order import ComponentOrder, Order
-from corpusmill.shards.plan import PPB, Component, Past, Phase, Plan, compile_plan
+from corpusmill.shards.plan import MOST_SAMPLES, PPB, Component, Past, Phase, Plan, compile_plan
 
 HALF = {"b": PPB // 2, "d": PPB // 2}
 
@@ -191,3 +191,40 @@ def test_a_plan_made_anew_takes_cursors_of_a_kept_one_as_far_as_they_agree(tmp_p
     stream(tmp_path, 30, cursor=saved).close()
     with pytest.raises(CursorError, match="from sample 50 on"):
         stream(tmp_path, 30, cursor=replace(saved, next=60))
+
+
+def test_limits_that_would_end_the_plan_before_its_new_phase_are_refused() -> None:
+    """Component b has some 20 rows and gets half of the samples: one epoch of it is over long before sample 300."""
+    with pytest.raises(BudgetError, match="before its phase from 300 on"):
+        appended(a_plan(500), Phase(300, HALF), samples=500, max_epochs={"b": 1}, exhaust="stop")
+
+
+def test_a_kept_plan_under_another_ones_name_lets_no_cursor_on(tmp_path: Path) -> None:
+    path = tmp_path / PLAN_FILE
+    old = a_plan()
+    new = appended(old, Phase(500, {"b": PPB}))
+    path.write_bytes(old.encode())
+    write_appended(path, old, new)
+    assert earlier(path, old.id) == old
+    (tmp_path / "plans" / f"{old.id}.json").write_bytes(new.encode())
+    with pytest.raises(ShardError, match=f"holds plan {new.id}"):
+        earlier(path, old.id)
+
+
+def test_the_same_shards_under_two_names_are_refused() -> None:
+    again = replace(component("b"), name="c")
+    with pytest.raises(ShardError, match="b, c are the same shards"):
+        appended(a_plan(), Phase(500, HALF), components=[again])
+
+
+@pytest.mark.parametrize(
+    ("phase", "samples"),
+    [
+        (Phase(MOST_SAMPLES, HALF, 1), None),
+        (Phase(100, HALF, MOST_SAMPLES), None),
+        (Phase(100, HALF), 1 << 63),
+    ],
+)
+def test_samples_beyond_what_is_counted_are_refused(phase: Phase, samples: int | None) -> None:
+    with pytest.raises(ShardError, match=str(MOST_SAMPLES)):
+        appended(a_plan(), phase, samples=samples)

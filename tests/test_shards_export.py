@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from shard_samples import EOS, Sample, documents, small_shards, write_shards
+from shard_samples import EOS, Sample, documents, small_shards, write_component, write_shards
 
-from corpusmill.pipeline.errors import InputError, ShardError
+from corpusmill.pipeline.errors import CursorError, InputError, ShardError
 from corpusmill.shards import export, stream
 from corpusmill.shards.export import export_tokens
 from corpusmill.shards.hide import hide_document
+from corpusmill.shards.layout import PLAN_FILE
 from corpusmill.shards.megatron import read_indexed, stored_dtype, write_index
+from corpusmill.shards.plan import PPB, Phase, compile_plan
 from corpusmill.shards.sidecar import Wanted
 
 DOCUMENTS = {
@@ -193,7 +195,7 @@ def test_an_export_into_a_folder_that_holds_something_is_refused(shards: Path, t
         export_tokens(shards, tmp_path, "parquet")
     with pytest.raises(ShardError, match="no component novels; it holds books, code, web"):
         export_tokens(shards, tmp_path / "to", "parquet", components=["novels"])
-    with pytest.raises(ShardError, match="no samples 9 to 8"):
+    with pytest.raises(CursorError, match="no samples 9 to 8"):
         export_tokens(shards, tmp_path / "to", "parquet", samples=(9, 9))
     assert not (tmp_path / "to").exists()
 
@@ -216,3 +218,36 @@ def test_a_damaged_megatron_dataset_is_named(
     path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
     with pytest.raises(InputError, match=error):
         read_indexed(made.path)
+
+
+def test_components_that_two_runs_call_alike_are_exported_apart(tmp_path: Path) -> None:
+    """Both were written as `web`; the plan has the second one as later."""
+    manifests = [
+        write_component(tmp_path / run, Sample("web", [documents(i, 20)])) for i, run in enumerate("xy")
+    ]
+    found = [(f"{run}/{folder}", manifest) for run, (folder, manifest) in zip("xy", manifests, strict=True)]
+    plan = compile_plan(found, [Phase(0, {"web": PPB})], seed=1, samples=9, names={found[1][0]: "later"})
+    (tmp_path / PLAN_FILE).write_bytes(plan.encode())
+    for format in ("megatron", "parquet", "hf"):
+        made = export_tokens(tmp_path, tmp_path / format, format)
+        assert len({each.path for each in made}) == 2
+    assert {each.path.name: megatron_documents(tmp_path / "megatron" / each.path.name) for each in made} == {
+        "web": with_eos(documents(0, 20)),
+        "later": with_eos(documents(1, 20)),
+    }
+
+
+def test_choices_that_rows_of_the_plan_cannot_follow_are_refused(shards: Path, tmp_path: Path) -> None:
+    for options in ({"components": ["web"]}, {"text": True}):
+        with pytest.raises(ShardError, match="leave out components and text, or samples"):
+            export_tokens(shards, tmp_path / "to", "hf", (0, 5), **options)  # type: ignore[arg-type]
+    with pytest.raises(ShardError, match="megatron, parquet, hf can be written"):
+        export_tokens(shards, tmp_path / "to", "csv")
+    assert not (tmp_path / "to").exists()
+
+
+def test_text_is_not_decoded_by_another_tokenizer(tmp_path: Path) -> None:
+    small_shards(tmp_path)
+    (tmp_path / "fp" / "tokenizer.json").write_bytes(b"{}")
+    with pytest.raises(ShardError, match="is not the tokenizer that the shards were made with"):
+        export_tokens(tmp_path, tmp_path / "to", "parquet", text=True)

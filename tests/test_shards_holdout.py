@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from shard_runs import Document, Run, documents
 
 from corpusmill.mixing.stage import Mix
 from corpusmill.pipeline.errors import RecipeError, ShardError
-from corpusmill.shards.components import Components, slug_of
+from corpusmill.shards.components import HELD, Components, slug_of
 from corpusmill.shards.holdout import held_out
 from corpusmill.shards.layout import read_manifest
 from corpusmill.shards.plan_file import read_plan
@@ -123,3 +124,33 @@ def test_without_a_holdout_there_is_no_plan_for_one(tmp_path: Path) -> None:
     plain: Any = replace(SMALL, holdout=0.0)
     run = Run(tmp_path, [corpus()[:50]], plain, Mix())
     assert not (run.out / "shards" / "holdout.json").exists()
+
+
+def test_a_holdout_that_keeps_back_all_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ShardError, match="keeps back every document"):
+        Run(tmp_path, [documents(["one", "two", "three"])], replace(SMALL, holdout=1 - 1e-9))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_no_value_of_the_data_holds_a_document_out(tmp_path: Path, share: float) -> None:
+    """The word that marks what is held out, as a page's own value of what components are told by."""
+    rows = [Document(f"a few words {i}", source=HELD if i % 2 else "web", number=i) for i in range(60)]
+    shard = replace(SMALL, components=Components(("source",)), holdout=share)
+    run = Run(tmp_path, [rows], shard, Mix())
+    held = {row.id for row in rows if share and held_out(row.id, None, run.seed, share)}
+    folders = [path.parent for path in run.folder("shard.write").rglob("manifest.json")]
+    found = {side: [f for f in folders if ("holdout" in f.parts) == side] for side in (True, False)}
+    assert len(found[False]) == 2
+    assert set().union(*map(ids_below, found[True])) == held
+    assert set().union(*map(ids_below, found[False])) == {row.id for row in rows} - held
+
+
+def test_damage_of_what_is_held_out_is_found_from_the_folder_of_shards(run: Run, tmp_path: Path) -> None:
+    copied = tmp_path / "shards"
+    shutil.copytree(run.out / "shards", copied)
+    assert verify(copied) == []
+    (part,) = copied.rglob("holdout/web/part-00000.arrow")
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    assert [finding.file for finding in verify(copied)] == [str(part.relative_to(copied))]

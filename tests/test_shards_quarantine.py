@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards import Cursor, hide, locate, stream, verify
 from corpusmill.shards.hide import hide_document, hide_samples, lift
 from corpusmill.shards.locate import Located
-from corpusmill.shards.plan import PPB, Phase
+from corpusmill.shards.plan import MOST_SAMPLES, PPB, Phase
 from corpusmill.shards.quarantine import QUARANTINE_FILE, Quarantine, read_quarantine
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.sidecar import Wanted
@@ -374,3 +375,38 @@ def test_what_cannot_be_added_is_refused_and_leaves_the_list_as_it_was(shards: P
     with pytest.raises(ShardError, match="lifted already"):
         lift(shards, 0, 300, "fine")
     hide_document(shards, Wanted(url=URLS[0]), 250, "it was not")
+
+
+def test_many_that_add_at_the_same_moment_lose_no_entry(shards: Path) -> None:
+    wanted = [f"https://web.example/{n}" for n in range(8)]
+
+    def add(url: str) -> None:
+        hide_document(shards, Wanted(url=url), 5, "odd")
+
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        list(pool.map(add, wanted))
+    assert sorted(str(entry.url) for entry in Shards(shards).quarantine.entries) == wanted
+
+
+def test_a_list_that_is_a_link_to_nowhere_hides_nothing_silently(shards: Path) -> None:
+    (shards / QUARANTINE_FILE).symlink_to(shards / "gone.json")
+    with pytest.raises(ShardError, match="cannot be read as a quarantine list"):
+        stream(shards, 8)
+
+
+@pytest.mark.parametrize("start", [MOST_SAMPLES + 1, 10**30])
+def test_an_entry_beyond_all_samples_is_refused_before_it_is_written(shards: Path, start: int) -> None:
+    with pytest.raises(ShardError, match=f"from is {start}"):
+        hide_document(shards, Wanted(url=URLS[0]), start, "odd")
+    assert not (shards / QUARANTINE_FILE).exists()
+
+
+def test_a_reason_that_cannot_be_written_is_refused(shards: Path) -> None:
+    with pytest.raises(ShardError, match="no text in UTF-8"):
+        hide_document(shards, Wanted(url=URLS[0]), 5, "a byte of another encoding: \udcff")
+
+
+def test_what_names_no_document_is_refused() -> None:
+    for wanted in ({"url": ""}, {"id": ""}, {"warc": ("", 5)}):
+        with pytest.raises(ShardError, match="is empty"):
+            Wanted(**wanted)  # type: ignore[arg-type]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from shard_samples import EOS, Sample, documents, small_shards, write_shards
 
 from corpusmill.pipeline.errors import CursorError, ShardError
-from corpusmill.shards import Cursor, Stream, stream
+from corpusmill.shards import Cursor, Stream, fetch, locate, stream
 from corpusmill.shards.cursor import start_of
-from corpusmill.shards.plan import PPB, Phase
+from corpusmill.shards.plan import MOST_SAMPLES, PPB, Phase
 from corpusmill.shards.reader import Shards
 from corpusmill.shards.stream import slicing
 
@@ -425,3 +425,47 @@ def test_open_blocks_are_bounded(tmp_path: Path) -> None:
     assert np.array_equal(
         found, np.concatenate([opened.tokens(opened.order.samples(i, i + 1)) for i in range(600)])
     )
+
+
+def test_a_shard_that_is_replaced_while_it_is_not_mapped_is_compared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for one mapped file, every shard is mapped anew whenever another one was read."""
+    monkeypatch.setattr(fetch, "OPEN_SHARDS", 1)
+    small_shards(tmp_path)
+    web, books = (
+        next(r for r in Shards(tmp_path).components if r.component.name == n) for n in ("web", "books")
+    )
+    books.source = web.source
+    web.stored(0)
+    books.stored(0)
+    part = web.folder / "part-00000.arrow"
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.with_suffix(".new").write_bytes(data)
+    part.with_suffix(".new").rename(part)
+    with pytest.raises(ShardError, match=r"part-00000\.arrow: block 0"):
+        web.stored(0)
+
+
+@pytest.mark.parametrize("sample", [MOST_SAMPLES, 1 << 63, 10**30])
+def test_samples_that_no_plan_counts_are_refused(tmp_path: Path, sample: int) -> None:
+    plan = small_shards(tmp_path)
+    with pytest.raises(CursorError):
+        locate(tmp_path, sample)
+    with pytest.raises(CursorError):
+        stream(tmp_path, 8, cursor=Cursor(plan.id, sample + 1))
+    with stream(tmp_path, 8, cursor=Cursor(plan.id, MOST_SAMPLES), prefetch=0) as batches:
+        assert next(batches)["tokens"].shape == (8, 9)
+
+
+def test_more_samples_than_can_be_looked_up_at_a_time_are_refused(tmp_path: Path) -> None:
+    small_shards(tmp_path)
+    with pytest.raises(CursorError, match="at most at a time"):
+        locate(tmp_path, 0, 10**12)
+
+
+@pytest.mark.parametrize("want", ["loss_mask", None, 5])
+def test_what_is_no_list_of_names_is_told_how_to_write_it(shards: Path, want: Any) -> None:
+    with pytest.raises(CursorError, match=r'\("loss_mask",\)'):
+        stream(shards, 8, want=want)

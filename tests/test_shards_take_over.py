@@ -105,7 +105,7 @@ def test_the_same_dataset_gives_the_same_bytes_in_another_process(tmp_path: Path
 
 def test_what_cannot_be_taken_over_is_said(tmp_path: Path, tokenizer: Path) -> None:
     dataset(tmp_path / "old", [[1, 2], [9, 300]])
-    with pytest.raises(InputError, match="document 1 holds id 300, the tokenizer's end at 256"):
+    with pytest.raises(InputError, match="document 1 holds id 300, the tokenizer's go from 0 to 256"):
         import_megatron(tmp_path / "old", tmp_path / "new", tokenizer, "old", SMALL)
     dataset(tmp_path / "empty", [[], []])
     with pytest.raises(InputError, match="no document with a token"):
@@ -114,6 +114,14 @@ def test_what_cannot_be_taken_over_is_said(tmp_path: Path, tokenizer: Path) -> N
         import_megatron(tmp_path / "old", tmp_path / "none", tmp_path / "no.json", "old", SMALL)
     with pytest.raises(ShardError, match="there already"):
         import_megatron(tmp_path / "old", tmp_path, tokenizer, "old", SMALL)
+    dataset(tmp_path / "below", [[1, 2], [9, -7]], "<i4")
+    with pytest.raises(InputError, match="document 1 holds id -7"):
+        import_megatron(tmp_path / "below", tmp_path / "minus", tokenizer, "old", SMALL)
+    for length in (0, 1 << 40):
+        with pytest.raises(ShardError, match=f"sequence_length is {length}"):
+            import_megatron(tmp_path / "old", tmp_path / "none", tokenizer, "old", Sizes(length))
+    with pytest.raises(InputError, match=r"PREFIX\.idx"):
+        import_megatron("", tmp_path / "none", tokenizer, "old", SMALL)
 
 
 def test_documents_are_exported_with_their_text(tmp_path: Path, tokenizer: Path) -> None:
@@ -149,5 +157,6 @@ def test_the_command_line_carries_tokens_there_and_back(
     assert f"{tmp_path / 'again' / 'books'}: {count} documents" in capsys.readouterr().out
     assert main(give) == 2
     assert "is there already" in capsys.readouterr().err
-    assert main([*give[:-1], "hf", "--samples", "5"]) == 2
-    assert "a range N:M of samples is needed" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main([*give[:-1], "hf", "--samples", "5:"])
+    assert "argument --samples: '' is no whole number" in capsys.readouterr().err

@@ -134,3 +134,39 @@ def test_damage_found_by_a_worker_is_the_same_error(tmp_path: Path) -> None:
     part.write_bytes(data)
     with pytest.raises(ShardError, match=r"part-00000\.arrow"):
         list(stream_loader(tmp_path, 10, num_workers=2))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_iteration_that_another_overtook_hands_out_nothing_twice(
+    shards: Path, straight: np.ndarray, workers: int
+) -> None:
+    loader = stream_loader(shards, 10, num_workers=workers)
+    peek = iter(loader)
+    found = [next(peek)["tokens"]]
+    for number, batch in enumerate(loader, start=1):
+        found.append(batch["tokens"])
+        if number == 2:
+            break
+    with pytest.raises(CursorError, match="overtaken"):
+        next(peek)
+    assert np.array_equal(torch.cat(found).numpy(), straight[:30])
+    assert loader.state_dict()["next"] == 30
+
+
+def test_a_plain_loader_with_workers_does_not_begin_anew_in_silence(shards: Path) -> None:
+    loader = DataLoader(StreamDataset(shards, 100), batch_size=None, num_workers=2)
+    assert len(list(loader)) == TOTAL // 100
+    with pytest.raises(CursorError, match="use stream_loader"):
+        next(iter(loader))
+
+
+def test_batches_out_of_order_are_refused(shards: Path) -> None:
+    with pytest.raises(CursorError, match="in_order"):
+        stream_loader(shards, 10, num_workers=2, in_order=False)
+
+
+@pytest.mark.parametrize("state", [None, {}])
+def test_a_checkpoint_without_a_state_does_not_mean_the_beginning(shards: Path, state: dict | None) -> None:
+    loader = stream_loader(shards, 10)
+    with pytest.raises(CursorError, match="leave load_state_dict out"):
+        loader.load_state_dict(state)  # type: ignore[arg-type]

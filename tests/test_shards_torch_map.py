@@ -1,5 +1,6 @@
 """The map-style dataset in real DataLoaders: the stream's rows for every rank, from any start."""
 
+import json
 import pickle
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_an_opened_dataset_travels_to_another_process_without_its_files(shards: 
 def test_what_does_not_fit_is_refused(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(CursorError, match="position_ids"):
         SampleDataset(shards, want=("cu_seqlens",))
-    with pytest.raises(CursorError, match=f"the plan's {TOTAL}"):
+    with pytest.raises(CursorError, match=f"the plan has {TOTAL} samples"):
         SampleDataset(shards, samples=TOTAL + 1)
     small_shards(tmp_path)
     with pytest.raises(CursorError, match="no end"):
@@ -93,3 +94,15 @@ def test_batches_are_pinned_where_there_is_a_gpu_and_only_there(shards: Path) ->
     gpu = torch.cuda.is_available()
     assert next(iter(stream_loader(shards, 10)))["tokens"].is_pinned() == gpu
     assert not next(iter(stream_loader(shards, 10, pin_memory=False)))["tokens"].is_pinned()
+
+
+def test_a_cursor_of_what_cannot_have_been_consumed_is_refused(shards: Path) -> None:
+    dataset = SampleDataset(shards)
+    for consumed in (-1, TOTAL + 1, 5.0):
+        with pytest.raises(CursorError, match="consumed"):
+            dataset.cursor(consumed)  # type: ignore[arg-type]
+    assert json.loads(dataset.cursor(np.int64(7)).to_json())["next"] == 7  # type: ignore[arg-type]
+    with pytest.raises(CursorError, match="samples=-1"):
+        SampleDataset(shards, samples=-1)
+    with pytest.raises(CursorError, match=r"batch_size is 8\.0"):
+        RankBatches(TOTAL, 8.0)  # type: ignore[arg-type]

@@ -93,8 +93,14 @@ def test_a_plan_without_end_needs_to_be_told_how_far_to_look(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("until", [-1, TOTAL + 1])
 def test_an_end_beyond_the_plans_is_refused(shards: Path, until: int) -> None:
-    with pytest.raises(CursorError, match=f"plan has {TOTAL} samples"):
+    with pytest.raises(CursorError, match=f"plan has 0 to {TOTAL - 1}"):
         where(shards, url="https://web.example/7", until=until)
+
+
+def test_more_times_than_can_be_held_are_refused_instead_of_counted_one_by_one(tmp_path: Path) -> None:
+    small_shards(tmp_path)
+    with pytest.raises(CursorError, match=r"look to a lower one"):
+        where(tmp_path, url="https://web.example/7", until=1 << 60)
 
 
 def test_a_document_that_is_not_there_or_not_named_once_is_refused(shards: Path) -> None:

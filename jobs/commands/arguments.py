@@ -12,15 +12,21 @@ if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place
 
 
+MOST = (1 << 63) - 1
+"""The largest number that an option takes: samples, documents and bytes are counted in 63 bits."""
+
+
 def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
+    return _whole(text, 1, "above 0")
 
 
 def count_or_zero(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return _whole(text, 0, "from 0")
+
+
+def _whole(text: str, least: int, which: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 100 or not least <= int(text) <= MOST:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is no whole number {which} to {MOST}")
     return int(text)
 
 
@@ -39,6 +45,8 @@ def numbers(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in text.split(","):
         name, equals, value = part.strip().rpartition("=")
+        if name in found:
+            raise argparse.ArgumentTypeError(f"{name!r} is named twice")
         try:
             found[name] = float(value)
         except ValueError:

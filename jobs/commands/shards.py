@@ -207,8 +207,14 @@ def command_quarantine(options: argparse.Namespace) -> int:
     from corpusmill.shards.reader import Shards
     from corpusmill.shards.sidecar import Wanted
 
-    document = options.doc or options.url or options.warc
+    document = any(value is not None for value in (options.doc, options.url, options.warc))
+    if options.tokens is not None and not document and options.at is None:
+        raise CursorError("--tokens goes with --doc, --url, --warc or --at")
     if not document and options.at is None and options.lift is None:
+        if options.start is not None or options.reason is not None:
+            raise CursorError(
+                "--from and --reason go with --doc, --url, --warc, --at or --lift: what is to be hidden?"
+            )
         found = Shards(options.path).quarantine
     else:
         if options.start is None or options.reason is None:

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from corpusmill.jobs.commands.arguments import columns, count, need_pipeline
-from corpusmill.pipeline.errors import RecipeError
+from corpusmill.jobs.commands.arguments import columns, count, count_or_zero, need_pipeline, span
 
 
 def add(commands: Any) -> None:
@@ -22,6 +21,7 @@ def add(commands: Any) -> None:
     export.add_argument("--format", required=True, choices=("megatron", "parquet", "hf"))
     export.add_argument(
         "--samples",
+        type=span,
         metavar="N:M",
         help="rows of the plan from sample N up to M - 1, mixed as the stream mixes them, instead of whole documents",
     )
@@ -41,19 +41,16 @@ def add(commands: Any) -> None:
     take.add_argument(
         "--packing", choices=("concat", "best_fit", "pad"), default="concat", help="default: concat"
     )
-    take.add_argument("--seed", type=int, default=17, help="of the shuffle and of the plan (default: 17)")
+    take.add_argument(
+        "--seed", type=count_or_zero, default=17, help="of the shuffle and of the plan (default: 17)"
+    )
     take.set_defaults(command=command_import_tokens)
 
 
 def command_export_tokens(options: argparse.Namespace) -> int:
     from corpusmill.shards.export import export_tokens
 
-    samples = None
-    if options.samples is not None:
-        first, _, stop = options.samples.partition(":")
-        if not (first.isdecimal() and stop.isdecimal()):
-            raise RecipeError(f"--samples {options.samples}: a range N:M of samples is needed")
-        samples = int(first), int(stop)
+    samples = options.samples
     if options.text:
         need_pipeline()
     for made in export_tokens(
