@@ -95,20 +95,34 @@ class Fits:
         return np.column_stack(columns)
 
     def total(self, weights: Floats, importance: Sequence[float] | None = None) -> tuple[Floats, Floats]:
-        """Weighted mean over targets [k] and its standard deviation [k]; errors of targets are taken as they go together."""
+        """Weighted mean over targets [k] and its standard deviation [k], in which errors of targets may cancel as the fits say."""
         weights = np.atleast_2d(np.asarray(weights, np.float64))
         parts = np.ones(len(self.targets)) if importance is None else np.asarray(importance, np.float64)
-        parts = parts / parts.sum()
-        folds = min(len(fit.folds) for fit in self.targets)
+        weighed = list(zip(parts / parts.sum(), self.targets, strict=True))
         with one_thread():
-            members = sum_of(
-                part * fit.members(weights)[:folds] for part, fit in zip(parts, self.targets, strict=True)
+            stacks = [fit.predict(weights) for fit in self.targets]
+            mean = sum_of(part * stack for (part, _), stack in zip(weighed, stacks, strict=True))
+            if all(np.array_equal(fit.rows, self.targets[0].rows) for fit in self.targets):
+                left_out = jackknife(sum_of(part * fit.members(weights) for part, fit in weighed))
+            else:  # folds of different runs: their errors are taken to go together
+                left_out = (
+                    sum_of(part * np.sqrt(jackknife(fit.members(weights))) for part, fit in weighed) ** 2
+                )
+            return mean, np.sqrt(left_out + self._between(weights, weighed, stacks, mean))
+
+    def _between(
+        self, weights: Floats, weighed: list[tuple[float, TargetFit]], stacks: list[Floats], mean: Floats
+    ) -> Floats:
+        """Variance between totals that take one family wherever a stack has it, by its share in all."""
+        found = np.zeros(len(weights))
+        for name in sorted({name for fit in self.targets for name in fit.shares}):
+            share = sum(part * fit.shares.get(name, 0.0) for part, fit in weighed)
+            alone = sum_of(
+                part * (fit.models[name].predict(weights) if name in fit.shares else stack)
+                for (part, fit), stack in zip(weighed, stacks, strict=True)
             )
-            between = sum_of(
-                part * np.sqrt(fit.disagreement(weights))
-                for part, fit in zip(parts, self.targets, strict=True)
-            )
-        return self.predict(weights) @ parts, np.sqrt(jackknife(members) + between**2)
+            found += share * (alone - mean) ** 2
+        return found
 
     def table(self) -> list[dict[str, Any]]:
         """A row a target and family (the stack last), for people and JSON: shares of the stack and scores out of fold."""
