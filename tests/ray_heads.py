@@ -17,14 +17,6 @@ from typing import Any
 
 FAKE_NODES = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 
-PATIENT = """
-from corpusmill.pipeline.engine.ray_connect import patient_start
-from ray.scripts.scripts import main
-with patient_start():
-    main()
-"""
-"""The `ray` command, whose node may take two minutes to come up."""
-
 TWO_NODES = """
 import json, sys
 from ray.cluster_utils import Cluster
@@ -163,10 +155,10 @@ def _tell(nodes: subprocess.Popen[str], word: str, answer: str) -> None:
 
 
 def head_command(port: int, folder: str) -> list[str]:
-    ray = [sys.executable, "-c", PATIENT]
+    ray = str(Path(sys.executable).with_name("ray"))
     options = ["--include-dashboard=false", "--num-cpus=2", "--disable-usage-stats", "--block"]
     place = ["--node-ip-address=127.0.0.1", f"--port={port}", f"--temp-dir={folder}"]
-    return [*ray, "start", "--head", *place, *options]
+    return [ray, "start", "--head", *place, *options]
 
 
 def answers(log: Path, head: subprocess.Popen[bytes], seconds: float) -> bool:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from corpusmill.pipeline.errors import RecipeError, RunError
@@ -40,7 +39,7 @@ def connect(address: str, workers: int | None, say: Callable[[str], None]) -> An
         try:
             if address not in ("auto", "local"):
                 need_answer(address)
-            with _own_sigterm(), patient_start():
+            with _own_sigterm():
                 ray.init(address=address, **options)
             return ray
         except RecipeError:
@@ -53,26 +52,6 @@ def connect(address: str, workers: int | None, say: Callable[[str], None]) -> An
             say(f"{_what(address, error)}: trying again in {2 * attempt} s ({attempt} of {START_TRIES - 1})")
             time.sleep(2 * attempt)
     raise AssertionError
-
-
-@contextlib.contextmanager
-def patient_start() -> Iterator[None]:
-    """Let Ray wait four times as long for its own node: the 30 s stand in its source (ray._private.node), and no setting changes them.
-
-    At a load of 22 on two cores a node took longer in six starts of six. Where a Ray has no such place, it keeps its 30 s.
-    """
-    from ray._private import node
-
-    ours: Any = node
-    clock = getattr(ours, "time", None)
-    if clock is not time:
-        yield
-        return
-    ours.time = SimpleNamespace(**{**vars(time), "monotonic": lambda: time.monotonic() / 4})
-    try:
-        yield
-    finally:
-        ours.time = clock
 
 
 def _end_left() -> None:
