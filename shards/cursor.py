@@ -6,6 +6,7 @@ A cursor fits a plan and a quarantine list that give the same samples below its 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,14 @@ class Cursor:
 
     def to_json(self) -> str:
         return json.dumps(self.state(), separators=(",", ":"))
+
+
+def whole(name: str, value: int) -> int:
+    """As Python's own integer: one of NumPy's would go into cursors, where JSON does not take it."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise CursorError(f"{name} is {value!r}; a whole number is needed") from None
 
 
 def need_samples(plan: Plan, first: int, stop: int, at_once: int | None = None) -> None:

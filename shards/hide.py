@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.cursor import AT_ONCE, need_samples
+from corpusmill.shards.cursor import AT_ONCE, need_samples, whole
 from corpusmill.shards.plan import Plan
 from corpusmill.shards.plan_file import folder_to_change
 from corpusmill.shards.quarantine import (
@@ -27,7 +27,7 @@ from corpusmill.shards.quarantine import (
     read_quarantine,
 )
 from corpusmill.shards.reader import Shards
-from corpusmill.shards.sidecar import Wanted
+from corpusmill.shards.sidecar import Wanted, is_text
 from corpusmill.shards.where import Document, documents
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def hide_document(
     path: str | Path, wanted: Wanted, start: int, reason: str, tokens: Tokens | None = None
 ) -> Quarantine:
     """Hides all documents that are meant from sample `start` on, or of each only `tokens` (counted in the document)."""
-    shards = Shards(path)
+    shards, start = Shards(path), whole("from", start)
     return _added(
         shards,
         [
@@ -63,7 +63,8 @@ def hide_samples(
     path: str | Path, first: int, stop: int, start: int, reason: str, tokens: Tokens | None = None
 ) -> Quarantine:
     """Hides the rows of samples `first` .. `stop` - 1 whenever they come from sample `start` on, or of each only `tokens`."""
-    shards = Shards(path)
+    shards, start = Shards(path), whole("from", start)
+    first, stop = whole("the first sample", first), whole("the sample behind the last", stop)
     need_samples(shards.plan, first, stop, AT_ONCE)
     samples = shards.order.samples(first, stop)
     begin, behind = tokens or (0, shards.plan.sequence_length + 1)
@@ -80,7 +81,7 @@ def hide_samples(
 
 def lift(path: str | Path, entry: int, start: int, reason: str) -> Quarantine:
     """Ends an entry: from sample `start` on its tokens are handed out again."""
-    return _added(Shards(path), [Lift(start, reason, entry)])
+    return _added(Shards(path), [Lift(whole("from", start), reason, whole("entry", entry))])
 
 
 def carry(root: Place, plan: Plan, names: Collection[str]) -> int:
@@ -119,15 +120,6 @@ def _above(root: Place, folder: str) -> list[Place]:
     return found
 
 
-def _is_text(value: str) -> bool:
-    """Whether it can be written: bytes of a command line that are no UTF-8 arrive as half characters."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _spans(document: Document, tokens: Tokens | None) -> tuple[Span, ...]:
     first, last = tokens or (0, document.tokens)
     if not 0 <= first < last <= document.tokens:
@@ -150,7 +142,7 @@ def _added(shards: Shards, entries: Sequence[Entry | Lift]) -> Quarantine:
     for entry in entries:
         if not (isinstance(entry.reason, str) and entry.reason.strip()):
             raise ShardError("a reason is needed: whoever reads the list later has nothing else to go by")
-        if not _is_text(entry.reason):
+        if not is_text(entry.reason):
             raise ShardError(f"the reason {entry.reason!r} is no text in UTF-8; give another")
     folder = folder_to_change(shards.path)
     with alone(folder):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from corpusmill.shards.cursor import AT_ONCE, need_samples
+from corpusmill.shards.cursor import AT_ONCE, need_samples, whole
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Origin, Sidecar, origin_of, scores
 
@@ -47,7 +47,8 @@ class Located:
 def locate(path: str | Path | Shards, at: int, until: int | None = None) -> list[Located]:
     """Samples `at` .. `until` - 1 (one when `until` is None) of the plan at `path`; raises CursorError beyond its end."""
     shards = path if isinstance(path, Shards) else Shards(path)
-    stop = at + 1 if until is None else until
+    at = whole("at", at)
+    stop = at + 1 if until is None else whole("until", until)
     need_samples(shards.plan, at, stop, AT_ONCE)
     samples = shards.order.samples(at, stop)
     sidecars = lru_cache(maxsize=8)(Sidecar)

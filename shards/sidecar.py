@@ -98,6 +98,13 @@ class Wanted:
             raise ShardError(
                 "a document is named by its id, its url, or its file and offset: give one of them"
             )
+        for text in (self.id, self.url, self.warc and self.warc[0]):
+            if text is not None and not (isinstance(text, str) and is_text(text)):
+                raise ShardError(f"{text!r} names no document: text in UTF-8 is needed")
+        if self.warc is not None and not (type(self.warc[1]) is int and 0 <= self.warc[1] < 1 << 63):
+            raise ShardError(
+                f"{self.warc[1]!r} is no byte of {self.warc[0]}: a whole number from 0 is needed"
+            )
         if "" in (self.id, self.url) or (self.warc is not None and not self.warc[0]):
             raise ShardError("a document's id, url or file is empty; an empty variable of the shell?")
         if self.id is not None and (len(self.id) != 32 or set(self.id) - set("0123456789abcdef")):
@@ -128,6 +135,15 @@ class Wanted:
             same = pc.or_(pc.equal(table["file"], name), pc.ends_with(table["file"], "/" + name))
             found = pc.and_(same, pc.and_(begins, ends))
         return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
+
+
+def is_text(value: str) -> bool:
+    """Whether it can be written: bytes of a command line that are no UTF-8 arrive as half characters."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def find(shards: Shards, wanted: Wanted) -> Iterator[tuple[int, int, dict[str, Any]]]:

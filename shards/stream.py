@@ -13,7 +13,6 @@ Rows of 2,049 16-bit ids, one process, page cache warm, samples a CPU second aga
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards.ahead import Batch, Waits, ahead, plainly
-from corpusmill.shards.cursor import Cursor, open_at
+from corpusmill.shards.cursor import Cursor, open_at, whole
 from corpusmill.shards.fetch import spread
 from corpusmill.shards.opened import Tokens
 from corpusmill.shards.order import Samples
@@ -130,14 +129,6 @@ def _rank(kind: str, rank: int, size: int, which: str) -> tuple[int, int]:
             f"{kind}_rank {rank} of {kind}_size {size}: ranks count from 0 to {kind}_size - 1, {which}"
         )
     return rank, size
-
-
-def whole(name: str, value: int) -> int:
-    """As Python's own integer: one of NumPy's would go into cursors, where JSON does not take it."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise CursorError(f"{name} is {value!r}; a whole number is needed") from None
 
 
 @dataclass(frozen=True)

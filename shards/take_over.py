@@ -42,6 +42,7 @@ from corpusmill.shards.mixture import PPB
 from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_rows
 from corpusmill.shards.permutation import derive, permute
 from corpusmill.shards.plan import Phase, Plan, compile_plan
+from corpusmill.shards.sidecar import is_text
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.text.tokenizer import Tokenizer
@@ -76,6 +77,8 @@ def import_megatron(
     from corpusmill.pipeline.text.tokenizer import Tokenizer
 
     sizes.check()
+    if not is_text(name):
+        raise ShardError(f"the name {name!r} is no text in UTF-8; give another")
     source, to, file = read_indexed(Path(prefix)), Path(to), Path(tokenizer)
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise ShardError(

@@ -20,9 +20,9 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from corpusmill.pipeline.errors import CursorError
-from corpusmill.shards.cursor import Cursor, open_at
+from corpusmill.shards.cursor import Cursor, open_at, whole
 from corpusmill.shards.reader import Shards
-from corpusmill.shards.stream import slicing, whole
+from corpusmill.shards.stream import slicing
 
 if TYPE_CHECKING:
     from corpusmill.shards.cache import Cache

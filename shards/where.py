@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from corpusmill.pipeline.errors import CursorError, ShardError
-from corpusmill.shards.cursor import need_samples
+from corpusmill.shards.cursor import need_samples, whole
 from corpusmill.shards.opened import BlockView
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Origin, Wanted, find, origin_of
@@ -82,7 +82,7 @@ def where(
     """
     shards = path if isinstance(path, Shards) else Shards(path)
     end = shards.plan.samples
-    stop = end if until is None else until
+    stop = end if until is None else whole("until", until)
     if stop is None:
         raise CursorError("the plan has no end: say up to which sample to look (--until N)")
     need_samples(shards.plan, 0, stop + (stop == 0))  # below 0 there are none, in any plan

@@ -120,6 +120,8 @@ def test_what_cannot_be_taken_over_is_said(tmp_path: Path, tokenizer: Path) -> N
     for length in (0, 1 << 40):
         with pytest.raises(ShardError, match=f"sequence_length is {length}"):
             import_megatron(tmp_path / "old", tmp_path / "none", tokenizer, "old", Sizes(length))
+    with pytest.raises(ShardError, match="no text in UTF-8"):
+        import_megatron(tmp_path / "old", tmp_path / "none", tokenizer, "\udcff", SMALL)
     with pytest.raises(InputError, match=r"PREFIX\.idx"):
         import_megatron("", tmp_path / "none", tokenizer, "old", SMALL)
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from shard_samples import Sample, documents, small_shards, write_shards
 
 from corpusmill.pipeline.errors import CursorError, ShardError
 from corpusmill.shards import locate, where
+from corpusmill.shards.hide import hide_document
 from corpusmill.shards.mixture import BORDER, PPB, Mixture, Step
 from corpusmill.shards.order import ComponentOrder
 from corpusmill.shards.plan import Phase
 from corpusmill.shards.reader import Shards
+from corpusmill.shards.sidecar import Wanted
 
 TOTAL = 700  # three epochs or so
 
@@ -171,3 +174,29 @@ def test_a_document_of_a_plan_of_a_trillion_samples_is_found_without_walking(tmp
     assert (10**12, 10**12 // opened.components[0].manifest.rows, row) in opened.order.when(
         0, np.array([row]), 10**12 - 5, 10**12 + 5
     )
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"url": 5},
+        {"url": "\udcff"},
+        {"warc": ("\udcff", 3)},
+        {"warc": ("web.warc.gz", 1 << 63)},
+        {"id": b"x"},
+    ],
+)
+def test_what_cannot_name_a_document_is_said_and_not_looked_for(shards: Path, named: dict) -> None:
+    with pytest.raises(ShardError, match=r"names no document|no byte of"):
+        where(shards, **named)
+
+
+@pytest.mark.parametrize("sample", ["5", None, 1.5])
+def test_what_is_no_samples_number_is_said(shards: Path, sample: Any) -> None:
+    for ask in (
+        lambda: locate(shards, sample),
+        lambda: where(shards, url="https://web.example/7", until=sample or "x"),
+        lambda: hide_document(shards, Wanted(url="https://web.example/7"), sample, "odd"),
+    ):
+        with pytest.raises(CursorError, match="a whole number is needed"):
+            ask()
