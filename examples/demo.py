@@ -110,10 +110,12 @@ def tell(folder: Path, planted: int) -> int:
         if line.get("event") == "start":
             print(f"started at step {line['step']}")
         elif line.get("event") == "spike":
-            loss, norm = line["bounds"]
-            print(
-                f"step {line['step']} not taken: loss {line['loss']:.2f} (bound {loss:.2f}), norm {line['norm']:.2f} ({norm:.2f})"
-            )
+            names = ("loss", "norm", "hardest")
+            values = [
+                f"{name} {line[name]:.2f} (bound {bound:.2f})"
+                for name, bound in zip(names, line["bounds"], strict=True)
+            ]
+            print(f"step {line['step']} not taken: {', '.join(values)}")
         elif line.get("event") == "quarantine":
             print(
                 f"back to step {line['step']}, without document {line['id']} from sample {line['from']} on: {line['reason']}"

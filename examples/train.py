@@ -5,14 +5,14 @@
 
 RUN/step-00000040/     a checkpoint: weights, optimizer, the bounds for spikes, step and cursor; every rank writes its share while
                        training goes on, and the folder gets its name when all are done. The last `--keep` stay
-RUN/log.jsonl          a line a step: loss, gradient norm, `next` of the cursor; and what was quarantined
+RUN/log.jsonl          a line a step: loss, gradient norm, loss of its hardest row, `next` of the cursor; and what was quarantined
 RUN/samples-*.jsonl    with --log-samples a file a rank: a hash of every row that it trained on
 
 The same command goes on where the last checkpoint is. On CPUs the losses are those of an unbroken run, bit for bit, on one process
 and on two (a sum of more depends on how the ranks are asked for their parts); on another number of processes the samples are the
 same in the same order. Random numbers are keyed by (seed, step, rank), so that there is no generator whose state could be lost.
 
-A step whose loss or gradient norm lies far above the last ones is not taken: all ranks go back to the last checkpoint, the documents
+A step whose loss, gradient norm or hardest row lies far above the last ones is not taken: all ranks go back to the last checkpoint, the documents
 that the model finds hardest are looked up and quarantined from there on, and the steps are done again without them.
 """
 
@@ -33,7 +33,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import xxhash
 from decoder import Decoder
-from spikes import Spike, Spikes, quarantine
+from spikes import Spike, Spikes, hardest, quarantine
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.nn.functional import cross_entropy
@@ -207,16 +207,19 @@ def until_spike(
         norm = float(nn.utils.clip_grad_norm_(run.model.parameters(), options.clip))
         total = torch.tensor([loss.item() / ranks], dtype=torch.float64)
         dist.all_reduce(total)
-        found, bounds = [float(total), norm], run.spikes.bounds()
+        worst = hardest(losses.cpu())
+        dist.all_reduce(worst, dist.ReduceOp.MAX)
+        found, bounds = [float(total), norm, float(worst)], run.spikes.bounds()
+        said = dict(zip(("loss", "norm", "hardest"), found, strict=True))
         if not all(value <= bound for value, bound in zip(found, bounds, strict=True)):  # NaN is none, too
-            log.line({"event": "spike", "step": run.step, "loss": found[0], "norm": norm, "bounds": bounds})
+            log.line({"event": "spike", "step": run.step} | said | {"bounds": bounds})
             return Spike(first + rank * options.batch_size // ranks, losses.cpu())
         for group in run.optimizer.param_groups:
             group["lr"] = options.lr * min(1.0, (run.step + 1) / options.warmup)
         run.optimizer.step()
         run.spikes.last.append(found)
         run.step, run.cursor = run.step + 1, loader.state_dict()
-        log.line({"step": run.step, "loss": found[0], "norm": norm, "next": run.cursor["next"]})
+        log.line({"step": run.step} | said | {"next": run.cursor["next"]})
         log.samples(run.step, batch["tokens"])
         if run.step % options.save_every == 0:
             checkpoints.save(run.step, run.state())

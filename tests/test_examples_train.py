@@ -21,6 +21,7 @@ from training import (  # noqa: E402
     learnable_shards,
     lines,
     poisoned_shards,
+    prose_shards,
     rows,
     steps,
     train,
@@ -128,7 +129,8 @@ def test_a_planted_document_is_found_by_its_spike_quarantined_and_done_without(
     told = [line for line in lines(tmp_path / "run" / "log.jsonl") if "event" in line]
     assert [line["event"] for line in told] == ["start", "spike", "quarantine"]
     spike, quarantined = told[1:]
-    assert spike["loss"] > spike["bounds"][0] or spike["norm"] > spike["bounds"][1]
+    values = [spike[name] for name in ("loss", "norm", "hardest")]
+    assert any(value > bound for value, bound in zip(values, spike["bounds"], strict=True))
     assert quarantined["id"] == document and quarantined["url"] == "https://new.example/20"
     assert quarantined["from"] == quarantined["step"] * 8 <= spike["step"] * 8
     hidden = {entry for entry in Shards(tmp_path).quarantine.entries if isinstance(entry, Entry)}
@@ -155,6 +157,42 @@ def test_kills_around_a_spike_change_nothing(tmp_path: Path) -> None:
         found[name] = Shards(tmp_path / name).quarantine.id
     assert found["unbroken"] == found["killed"] is not None
     assert_same_end(tmp_path / "unbroken" / "run", tmp_path / "killed" / "run")
+
+
+PROSE = ("--width", "64", "--layers", "2", "--batch-size", "16")
+
+
+def run_on_prose(root: Path, steps: int, late: int, seed: int, ranks: int = 1, planted: bool = True) -> str:
+    """The id of the planted document; the log is in root/run."""
+    document = prose_shards(root, late * 16, seed, planted)
+    train(root, root / "run", ranks, *PROSE, "--steps", str(steps), "--seed", str(seed))
+    return document
+
+
+def blamed(root: Path) -> list[str]:
+    """Documents that were quarantined, in order."""
+    return [line["id"] for line in lines(root / "run" / "log.jsonl") if line.get("event") == "quarantine"]
+
+
+def test_noise_in_real_prose_is_found_and_nothing_else(tmp_path: Path) -> None:
+    document = run_on_prose(tmp_path, 110, 50, 1)
+    assert blamed(tmp_path) == [document]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_in_real_prose_is_found_whatever_the_order(tmp_path: Path, seed: int) -> None:
+    document = run_on_prose(tmp_path / "planted", 300, 150, seed)
+    assert blamed(tmp_path / "planted") == [document]
+    run_on_prose(tmp_path / "clean", 300, 150, seed, planted=False)
+    assert blamed(tmp_path / "clean") == []
+
+
+@pytest.mark.slow
+def test_two_processes_find_noise_in_real_prose_too(tmp_path: Path) -> None:
+    document = run_on_prose(tmp_path, 110, 50, 1, ranks=2)
+    assert blamed(tmp_path) == [document]
 
 
 def test_a_run_without_a_spike_quarantines_nothing(shards: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -15,6 +16,8 @@ from typing import Any
 
 from shard_samples import Sample, write_shards
 
+from corpusmill.jobs.demo_prose import documentation
+from corpusmill.pipeline.text.tokenizer import train_bpe
 from corpusmill.shards.plan import Phase
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +56,33 @@ def poisoned_shards(root: Path, late: int) -> str:
         window=4,
     )
     return (20).to_bytes(16, "big").hex()  # documents of a component are numbered
+
+
+@functools.cache
+def prose() -> list[list[int]]:
+    """500 chapters of the documentation of installed packages, as ids of a vocabulary of 1,024 made of them."""
+    from tokenizers import Tokenizer
+
+    texts = [chapter.text for chapter in documentation(500)]
+    tokenizer = Tokenizer.from_str(train_bpe(texts, 1024).decode())
+    return [encoded.ids for encoded in tokenizer.encode_batch(texts)]
+
+
+def prose_shards(root: Path, late: int, seed: int, planted: bool = True) -> str:
+    """Rows of 64 tokens of prose; from sample `late` on a fifth from a second source, where a document of 300 random ids is planted: its id."""
+    documents, random_ = prose(), random.Random(seed)
+    noise = [1 + random_.randrange(1023) for _ in range(300)]
+    second = [*documents[470:490], *([noise] if planted else []), *documents[490:]]
+    write_shards(
+        root,
+        [Sample("web", [documents[:470]], 32), Sample("new", [second], 32)],
+        [Phase(0, {"web": 10**9}), Phase(late, {"web": 800_000_000, "new": 200_000_000})],
+        length=64,
+        vocab=1024,
+        window=4,
+        seed=seed,
+    )
+    return (20).to_bytes(16, "big").hex()
 
 
 def start(data: Path, to: Path, ranks: int = 1, *options: str) -> list[subprocess.Popen[bytes]]:
