@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
-import io
 import json
 import logging
 import os
@@ -23,16 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import xxhash
+from stream_peers import PEERS, SMALL, WIDTH, Step, batches_of, installed
 
 from corpusmill.shards import Cursor, stream
 from corpusmill.shards.layout import (
@@ -48,13 +43,9 @@ from corpusmill.shards.layout import (
 )
 from corpusmill.shards.plan import PPB, Phase, compile_plan
 
-LENGTH, SMALL, LARGE = 2048, 8, 512
-WIDTH = LENGTH + 1
+LENGTH, LARGE = WIDTH - 1, 512
 BLOCK_BYTES = 16 << 20
 SCRIPT = Path(__file__).resolve()
-
-Step = Callable[[int], None]
-"""Reads so many samples."""
 
 
 def main() -> None:
@@ -194,10 +185,10 @@ def speeds(rows: np.ndarray, shards: Path, samples: int, rounds: int) -> dict[st
     alone: dict[str, Step | None] = {
         "memmap_8": _memmap(len(rows), SMALL),
         "memmap_512": _memmap(len(rows), LARGE),
-        "stream_8": _batches(stream(shards, SMALL, prefetch=0), SMALL),
-        "stream_8_thread": _batches(stream(shards, SMALL), SMALL),
-        "stream_512": _batches(stream(shards, LARGE, prefetch=0), LARGE),
-        "stream_512_thread": _batches(stream(shards, LARGE), LARGE),
+        "stream_8": batches_of(stream(shards, SMALL, prefetch=0), SMALL),
+        "stream_8_thread": batches_of(stream(shards, SMALL), SMALL),
+        "stream_512": batches_of(stream(shards, LARGE, prefetch=0), LARGE),
+        "stream_512_thread": batches_of(stream(shards, LARGE), LARGE),
     }
     return _in_turns(alone, samples, rounds)
 
@@ -213,10 +204,10 @@ def beside_peer(name: str, samples: int, rounds: int) -> float | None:
 def against(name: str, samples: int, rounds: int) -> float | None:
     """What `beside_peer` says, in its process."""
     rows = np.fromfile("rows.bin", np.uint16).reshape(-1, WIDTH)
-    peer = _peer(PEERS[name], rows)
+    peer = installed(PEERS[name], rows)
     if peer is None:
         return None
-    ours = _batches(stream("shards", SMALL, prefetch=0), SMALL)
+    ours = batches_of(stream("shards", SMALL, prefetch=0), SMALL)
     rates = _in_turns({"ours": ours, name: peer}, samples, rounds)
     assert rates["ours"] and rates[name]
     print(
@@ -253,73 +244,6 @@ def _memmap(count: int, size: int) -> Step:
 
     return read
 
-
-def _batches(batches: Iterator[Any], size: int) -> Step:
-    def read(samples: int) -> None:
-        for _ in range(samples // size):
-            next(batches)
-
-    return read
-
-
-def _peer(make: Callable[[np.ndarray], Step], rows: np.ndarray) -> Step | None:
-    """None where the peer is not installed; what it prints is not ours."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        try:
-            return make(rows)
-        except ImportError as error:
-            print(f"{make.__name__}: {error}", file=sys.stderr)
-            return None
-
-
-def _for_ever(make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
-    while True:
-        yield from make()
-
-
-def _mosaicml(rows: np.ndarray) -> Step:
-    """Its own shuffle (py1e) and loader; of vision it needs the names alone, and its wheel of torchvision fits few builds of torch."""
-    for name in ("torchvision", "torchvision.datasets", "torchvision.transforms.functional"):
-        stand_in: Any = types.ModuleType(name)
-        stand_in.__spec__ = ModuleSpec(name, None)
-        stand_in.VisionDataset, stand_in.to_tensor = object, None
-        sys.modules.setdefault(name, stand_in)
-    streaming, local = importlib.import_module("streaming"), str(Path("mds").resolve())
-    with streaming.MDSWriter(
-        out=local, columns={"tokens": f"ndarray:uint16:{WIDTH}"}, size_limit=1 << 26
-    ) as writer:
-        for row in rows:
-            writer.write({"tokens": row})
-    dataset = streaming.StreamingDataset(local=local, shuffle=True, batch_size=SMALL)
-    loader = streaming.StreamingDataLoader(dataset, batch_size=SMALL)
-    return _batches(_for_ever(lambda: iter(loader)), SMALL)
-
-
-def _litdata(rows: np.ndarray) -> Step:
-    """Its token loader, which maps chunks, and its own shuffle and loader."""
-    litdata, torch = importlib.import_module("litdata"), importlib.import_module("torch")
-    loader = litdata.TokensLoader(block_size=WIDTH)
-    cache = litdata.streaming.Cache("litdata", chunk_bytes="64MB", item_loader=loader)
-    for i, row in enumerate(rows):
-        cache[i] = torch.from_numpy(row)
-    cache.done()
-    cache.merge()
-    dataset = litdata.StreamingDataset(
-        "litdata", item_loader=litdata.TokensLoader(block_size=WIDTH), shuffle=True
-    )
-    batches = litdata.StreamingDataLoader(dataset, batch_size=SMALL)
-    return _batches(_for_ever(lambda: iter(batches)), SMALL)
-
-
-def _grain(rows: np.ndarray) -> Step:
-    """Its map dataset over the same mapped file, shuffled by its index shuffle, without threads."""
-    grain = importlib.import_module("grain")
-    source = np.memmap("rows.bin", np.uint16, "r", shape=rows.shape)
-    dataset = grain.MapDataset.source(source).shuffle(seed=1).repeat().batch(SMALL)
-    return _batches(iter(dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))), SMALL)
-
-
-PEERS = {"mosaicml": _mosaicml, "litdata": _litdata, "grain_memmap": _grain}
 
 if __name__ == "__main__":
     sys.path.remove(

@@ -1,8 +1,9 @@
 """Steps that no step before was like, and the documents to blame: found by their loss, looked up, quarantined.
 
 A step is judged by three numbers: its loss, its gradient norm, and the mean loss of its hardest row. One row of noise among 16 of prose
-moves the first by 0 to 3 robust standard deviations, no more than prose itself does, and the second no further; the third by FIGURES. A source
-whose text is unlike all that came before may look like a spike where a phase begins: its first documents are then what stands out.
+lifts the first by 1 to 3 robust standard deviations, as prose itself does at times, and the second no more than prose; the third by 12 to 36, where prose
+stays below 6. (A decoder of 2 layers of 64, 3 orders of 300 steps: clean, with 300 random ids, with one id 300 times over. No step was refused without cause;
+34 tokens of a planted document in a row were enough.) A source whose text is unlike all before may look like a spike where its phase begins.
 """
 
 from __future__ import annotations

@@ -114,7 +114,11 @@ def start(data: Path, to: Path, ranks: int = 1, *options: str) -> list[subproces
 def train(data: Path, to: Path, ranks: int = 1, *options: str) -> None:
     """To the end; what a process said is in the error when one fails."""
     processes = start(data, to, ranks, *options)
-    said = [process.communicate(timeout=300)[1].decode() for process in processes]
+    try:
+        said = [process.communicate(timeout=1800)[1].decode() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
     assert not any(process.returncode for process in processes), "\n".join(said)
 
 
