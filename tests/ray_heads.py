@@ -94,14 +94,13 @@ def autoscaling(address: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """A cluster file by Ray's provider whose nodes are processes on this machine. `ray.cluster_utils.AutoscalingCluster` would write one,
     but it calls `ray stop`, which ends every Ray of a machine."""
     head = {"ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0}}
+    nodes = {"type": "external", "module": FAKE_NODES, "gcs_address": address, "disable_node_updaters": True}
     return {
         "cluster_name": "ours",
         "provider": {
-            "type": "external",
-            "module": FAKE_NODES,
-            "gcs_address": address,
-            "disable_node_updaters": True,
-        },
+            **nodes,
+            "use_node_id_as_ip": True,
+        },  # all have one address: without it no node is seen idle
         "available_node_types": {**head, **kinds},
         "head_node_type": "ray.head.default",
         "max_workers": 4,
