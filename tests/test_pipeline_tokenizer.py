@@ -267,6 +267,17 @@ def test_a_vocabulary_smaller_than_its_bytes_is_refused() -> None:
         train_bpe(TEXTS, 256)
 
 
+def test_a_byte_level_vocabulary_without_a_byte_is_refused_instead_of_losing_letters() -> None:
+    settings = json.loads(train_once())
+    number = settings["model"]["vocab"].pop("q")
+    settings["model"]["vocab"]["no letter"] = number
+    settings["model"]["merges"] = [pair for pair in settings["model"]["merges"] if "q" not in "".join(pair)]
+    content = json.dumps(settings).encode()
+    assert Loaded.from_str(content.decode()).encode("q").ids == []
+    with pytest.raises(ModelError, match="no token for byte 0x71"):
+        Tokenizer(content)
+
+
 _CONTENT: list[bytes] = []
 
 

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from corpusmill.pipeline.errors import ModelError
 from corpusmill.pipeline.text import cutting
 from corpusmill.pipeline.text.cutting import Cutter
-from corpusmill.pipeline.text.engines import Engine, HuggingFace, Ids, one_thread
+from corpusmill.pipeline.text.engines import Engine, HuggingFace, Ids, flat_steps, one_thread
+from corpusmill.pipeline.text.rank_files import byte_letters
 
 BATCH_CHARACTERS = 2 << 20
 """Characters handed to the engine at once: about 200 MB of its own objects."""
@@ -75,6 +76,11 @@ class Tokenizer:
                 "document; name another special token as eos"
             )
         self._refuse_leaks(where)
+        if missing := missing_bytes(self.reference.settings):
+            raise ModelError(
+                f"{where} has no token for byte {missing[0]:#04x}, and none for what it cannot spell: letters of pages would be lost; "
+                "get the file again, or use another vocabulary"
+            )
 
     def _refuse_leaks(self, where: str) -> None:
         for token, number in self.special.items():
@@ -123,6 +129,21 @@ class Tokenizer:
                 size += len(piece)
         if pieces:
             yield owners, pieces
+
+
+def missing_bytes(settings: dict[str, Any]) -> list[int]:
+    """Bytes of UTF-8 that a byte-level BPE vocabulary drops without a word; none where something stands for the unknown."""
+    model = settings["model"]
+    steps = flat_steps(settings.get("pre_tokenizer"), "pretokenizers")
+    if (
+        model["type"] != "BPE"
+        or model.get("unk_token")
+        or not any(step["type"] == "ByteLevel" for step in steps)
+    ):
+        return []
+    spelt = [byte for byte in range(0xF5) if byte not in (0xC0, 0xC1)]  # UTF-8 has no others
+    letters = byte_letters()
+    return [byte for byte in spelt if letters[byte] not in model["vocab"]]
 
 
 def choose_eos(special: dict[str, int], eos: str | None, where: str) -> str:
