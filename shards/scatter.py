@@ -27,7 +27,6 @@ from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result,
 from corpusmill.pipeline.errors import ModelError, RecipeError
 from corpusmill.pipeline.text.checked import Checked, Differs
 from corpusmill.pipeline.text.choice import fast_engine, switch_off, switched_off
-from corpusmill.pipeline.text.engines import FAST
 from corpusmill.shards.audit import AUDIT, Audit, audit, id_flags
 from corpusmill.shards.components import HELD, Key
 from corpusmill.shards.holdout import held_out
@@ -158,7 +157,7 @@ class Scatter(SetOperation):
             switch_off(tokenizer, io.metrics, error)
             io.used({"mismatches": 1})
             return self._encoded(unit, io, Checked(tokenizer))
-        io.used({f"by_{FAST}": checked.documents, "cross_checked": checked.cross_checked})
+        io.used({"by_engine": checked.documents, "cross_checked": checked.cross_checked})
         return found
 
     def _encoded(self, unit: Unit, io: TaskIO, checked: Checked) -> Tokenized:

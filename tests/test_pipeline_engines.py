@@ -18,6 +18,7 @@ from corpusmill.pipeline.engine.place import place_of
 from corpusmill.pipeline.errors import ModelError
 from corpusmill.pipeline.text import choice, engines
 from corpusmill.pipeline.text.battery import differs, first_difference, is_odd, pages, strings
+from corpusmill.pipeline.text.byte_level import ByteLevel
 from corpusmill.pipeline.text.checked import EVERY, FIRST, ODD_FACTOR, Checked, Differs, is_drawn
 from corpusmill.pipeline.text.choice import fast_engine, switch_off, switched_off
 from corpusmill.pipeline.text.engines import Encoded, Engine, Fast, HuggingFace, resident_bytes
@@ -210,7 +211,7 @@ def test_the_battery_runs_once_a_run_and_a_wrong_engine_stays_off(
 def test_a_vocabulary_on_which_the_engine_fails_the_battery_is_the_reference_s(
     trained: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "_loaded", lambda _: NamedWrong(trained.reference, EOS))
+    monkeypatch.setattr(choice, "_loaded", lambda *_: NamedWrong(trained.reference, EOS))
     assert fast_engine(trained, place_of(tmp_path)) is None
     (why,) = switched_off(place_of(tmp_path))
     assert EOS in why
@@ -228,12 +229,35 @@ def test_a_vocabulary_that_the_engine_cannot_read_is_the_reference_s(tmp_path: P
     assert len(list(switched_off(place_of(tmp_path)))) == 1
 
 
-def test_no_fast_engine_installed_is_no_word_about_it(
+def cut_otherwise() -> Tokenizer:
+    """A vocabulary whose words are cut by no published regular expression."""
+    settings = json.loads(vocabulary_of(600))
+    split = {"type": "Split", "pattern": {"Regex": r"\p{L}+|\P{L}+"}, "behavior": "Isolated", "invert": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    settings["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, level]}
+    return Tokenizer(json.dumps(settings).encode())
+
+
+def test_our_own_engine_comes_first_and_an_installed_one_does_what_it_cannot(
+    trained: Tokenizer, tmp_path: Path
+) -> None:
+    assert isinstance(fast_engine(trained, place_of(tmp_path)), ByteLevel)
+    other = cut_otherwise()
+    for _ in range(2):  # from the battery, then from what it left
+        assert isinstance(fast_engine(other, place_of(tmp_path)), Fast)
+    assert list(switched_off(place_of(tmp_path))) == []
+
+
+def test_where_no_engine_is_installed_only_what_ours_cannot_do_is_the_reference_s(
     trained: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "FAST", "an-engine-that-nobody-has")
-    assert fast_engine(trained, place_of(tmp_path)) is None
+    assert isinstance(fast_engine(trained, place_of(tmp_path)), ByteLevel)
     assert list(switched_off(place_of(tmp_path))) == []
+    assert fast_engine(cut_otherwise(), place_of(tmp_path)) is None
+    (why,) = switched_off(place_of(tmp_path))
+    assert "no kernel" in why
+    assert "pip install" in why
 
 
 def test_unigram_vocabularies_keep_their_special_entries_out_of_reach() -> None:

@@ -59,7 +59,7 @@ class Checked:
             ids, lengths = self.tokenizer.encode(texts, self.engine)
         except ModelError as error:
             raise Differs(names[0], str(error)) from error
-        self._check(texts, names, drawn, ids, lengths)
+        self._check(texts, names, drawn, ids, lengths, self.engine.name)
         self.documents += len(texts)
         self.cross_checked += len(drawn)
         return ids, lengths
@@ -71,6 +71,7 @@ class Checked:
         drawn: Sequence[int],
         ids: Ids,
         lengths: npt.NDArray[np.int64],
+        engine: str,
     ) -> None:
         ends = np.cumsum(lengths)
         found = [ids[ends[place] - lengths[place] : ends[place]] for place in drawn]
@@ -78,7 +79,7 @@ class Checked:
         mine = np.concatenate(found) if found else ids[:0]
         other = differs((wanted, sizes), (mine, lengths[list(drawn)]))
         if other is not None:
-            raise Differs(names[drawn[other]], "gave other ids than the reference")
+            raise Differs(names[drawn[other]], f"{engine} gave other ids than the reference")
         if self.tokenizer.reference.lossless:
             for place, part in zip(drawn, found, strict=True):
                 self._comes_back(texts[place], part, names[place])

@@ -1,4 +1,4 @@
-"""What turns text into ids: HF `tokenizers`, the reference, and `fastokens`, which is many times as fast where it gives the same ids.
+"""What turns text into ids: HF `tokenizers`, the reference, and `fastokens`, many times as fast; a third is our own (byte_level.py).
 
 An engine is used for a vocabulary after it has passed the battery (battery.py) on that very vocabulary, and is watched while it
 works (checked.py). Neither reads a special token from text: `<|endoftext|>` on a page is letters.
@@ -28,7 +28,7 @@ Encoded = tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]
 """Ids of all texts end to end, and how many each has."""
 
 FAST = "fastokens"
-"""The distribution of the fast engine; where it is not installed the reference does all."""
+"""The distribution of an engine that does what ours cannot; where it is not installed the reference does that."""
 
 FAST_GROWTH = 512 << 20
 """Bytes that the fast engine may come to hold before it is made anew."""
