@@ -4,7 +4,8 @@ A text is walked once: a word is cut (pretokens.py), looked up among those seen,
 remembered lies in one table of CACHE_BYTES: a word of up to WORD bytes and its up to IDS ids fill a line of memory, and a new
 word takes the place of an old one, so that memory stays what it is from the first text on, and hostile text can only cost merges.
 
-Compiled on first use (8 CPU seconds) and kept on disk.
+With an empty table, beside other work on both cores: 30 MB/s with cl100k and 34 with GPT-2 on 16 MB of pages and sources, where
+tiktoken does 6 and fastokens 25. A vocabulary takes 0.8 CPU seconds to load; compiled on first use (11 CPU seconds) and kept on disk.
 """
 
 from __future__ import annotations

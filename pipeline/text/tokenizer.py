@@ -70,6 +70,7 @@ class Tokenizer:
         unknown = self.reference.unknown
         self._forbidden[[number for number in self.special.values() if number != unknown]] = True
         self._forbidden[self.eos] = True
+        self._first_forbidden = int(np.argmax(self._forbidden))
         if self.eos == unknown and self.eos in self.reference.encode([UNSPELT])[0]:
             raise ModelError(
                 f"{where}: {self.eos_token!r} also stands for what the vocabulary cannot spell, so any page could end its own "
@@ -96,19 +97,22 @@ class Tokenizer:
 
         By `engine`, or by the reference; what is too long for an engine and cannot be cut is the reference's.
         """
-        parts: list[npt.NDArray[Any]] = [np.zeros(0, dtype=self.dtype)]
+        parts: list[npt.NDArray[Any]] = []
+        largest = -1
         lengths = np.zeros(len(texts), dtype=np.int64)
         for owners, pieces in self._batches(texts):
             long = max(map(len, pieces)) > cutting.PIECE
             ids, sizes = (self.reference if engine is None or long else engine).encode(pieces)
-            if len(ids) and int(ids.max()) >= self.vocab_size:
+            largest = max(largest, int(ids.max(initial=0)))
+            if largest >= self.vocab_size:
                 raise ModelError(
-                    f"id {int(ids.max())} came out of text, the vocabulary ends at {self.vocab_size - 1}"
+                    f"id {largest} came out of text, the vocabulary ends at {self.vocab_size - 1}"
                 )
-            parts.append(ids.astype(self.dtype))
+            parts.append(ids.astype(self.dtype, copy=False))
             np.add.at(lengths, owners, sizes)
-        flat = np.concatenate(parts)
-        if self._forbidden[flat].any():
+        flat = parts[0] if len(parts) == 1 else np.concatenate([*parts, np.zeros(0, dtype=self.dtype)])
+        # Special tokens mostly stand behind all others: then no id needs to be looked at a second time.
+        if largest >= self._first_forbidden and self._forbidden[flat].any():
             number = int(flat[np.argmax(self._forbidden[flat])])
             raise ModelError(
                 f"special token {number} came out of plain text: tokenizer {self.sha256[:12]} cannot be used for web text"
