@@ -8,12 +8,17 @@ from __future__ import annotations
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
+from corpusmill.mixing.families import FAMILIES
+from corpusmill.mixing.fit import fit_swarm
+from corpusmill.mixing.folds import STACK
 from corpusmill.mixing.scores import spearman
-from corpusmill.mixing.swarm import Floats, Swarm
+from corpusmill.mixing.swarm import Floats, Swarm, make_swarm
+from corpusmill.mixing.threads import one_thread
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data" / "regmix"
