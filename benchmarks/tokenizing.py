@@ -77,13 +77,13 @@ def race(name: str, folder: Path, texts: list[str], compared: int) -> tuple[dict
     if engine is None:
         return {}, False
     checked = Checked(tokenizer, engine)
-    theirs = peers(name, folder, tokenizer)
+    theirs = peers(name, folder, tokenizer, engine)
     odd = strings(tokenizer.special)
     wanted = tokenizer.encode(odd)
     equal = all(
         differs(wanted, encode(odd)) is None for peer, encode in theirs.items() if peer != "fastokens"
     )
-    theirs = peers(name, folder, tokenizer)  # that have seen nothing
+    theirs = peers(name, folder, tokenizer, engine)  # that have seen nothing
     ours, took = list[float](), {peer: list[float]() for peer in theirs}
     for number, batch in enumerate(batches(texts)):
         names = [f"{number}/{place}".encode() for place in range(len(batch))]
@@ -131,10 +131,10 @@ def fresh(name: str, tokenizer: Tokenizer) -> Engine | None:
     return made
 
 
-def peers(name: str, folder: Path, tokenizer: Tokenizer) -> dict[str, Encode]:
-    """All that are here; `hf` is the reference."""
+def peers(name: str, folder: Path, tokenizer: Tokenizer, ours: Engine) -> dict[str, Encode]:
+    """All that are here but what is ours already; `hf` is the reference."""
     found: dict[str, Encode] = {"hf": tokenizer.encode}
-    if fast_name():
+    if fast_name() and not isinstance(ours, Fast):
         found["fastokens"] = Fast(tokenizer.reference.content).encode
     tiktoken = _tiktoken(name, folder)
     return found | ({"tiktoken": tiktoken} if tiktoken else {})
