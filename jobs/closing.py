@@ -92,7 +92,7 @@ def mixture_lines(out: Place) -> list[str]:
 
     path = out / "shards" / PLAN_FILE
     plan = read_plan(path)
-    rows = {component.name: component.rows for component in plan.components}
+    rows = {component.name: component.epoch_rows for component in plan.components}
     lines = [f"stream: {path}"]
     for phase in plan.phases:
         shares = [

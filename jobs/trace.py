@@ -87,7 +87,8 @@ def plan_lines(plan: Plan, at: int | None) -> Iterator[str]:
     for component in plan.components:
         read = f"; read {epochs[component.name]:.4f} times before sample {at:,}" if epochs else ""
         most = f", {component.max_epochs} at most" if component.max_epochs else ""
-        yield f"  {shown(component.name)}: {component.rows:,} rows in {shown(component.folder)}{read}{most}"
+        part = "" if component.first_rows is None else f"the first {component.first_rows:,} of "
+        yield f"  {shown(component.name)}: {part}{component.rows:,} rows in {shown(component.folder)}{read}{most}"
     for past in plan.past:
         yield f"  below {past.start:,} as plan {past.id}"
 

@@ -98,7 +98,7 @@ def encode_mixture(
             "epochs": None
             if counts is None
             else {
-                name: round(count / component.rows, 4)
+                name: round(count / component.epoch_rows, 4)
                 for name, count, component in zip(names, counts, plan.components, strict=True)
             },
         },

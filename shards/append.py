@@ -152,11 +152,14 @@ def _components_differ(old: Plan, new: Plan) -> list[Difference]:
     theirs = {component.name: component for component in new.components}
     for place, component in enumerate(old.components):
         other = theirs.get(component.name)
-        if other is not None and other.manifest != component.manifest:
-            first = old.mixture().sample_of(place, 0)
-            if first is not None:
-                what = (
-                    f"{component.name} was other shards ({component.manifest[:8]}, now {other.manifest[:8]})"
-                )
-                found.append(Difference(first, what))
+        if other is None or (other.manifest, other.epoch_rows) == (component.manifest, component.epoch_rows):
+            continue
+        what = f"{component.name} was other shards ({component.manifest[:8]}, now {other.manifest[:8]})"
+        if other.manifest == component.manifest:
+            what = (
+                f"{component.name} was read to row {component.epoch_rows}, is read to row {other.epoch_rows}"
+            )
+        first = old.mixture().sample_of(place, 0)
+        if first is not None:
+            found.append(Difference(first, what))
     return found

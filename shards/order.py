@@ -164,6 +164,7 @@ class Order:
     def when(self, component: int, rows: Indices, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """(sample, epoch, row) of every time that one of a component's `rows` comes in samples `start` .. `stop` - 1, in order."""
         order = self.components[component]
+        rows = rows[rows < order.rows]  # of a component in part the others never come
         first, last = (self.mixture.counts(sample)[component] for sample in (start, stop))
         for epoch in range(first // order.rows, -(-last // order.rows)):
             places = order.places(epoch, rows)

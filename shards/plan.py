@@ -28,7 +28,10 @@ MOST_SAMPLES = 1 << 62
 
 @dataclass(frozen=True)
 class Component:
-    """`manifest` is the manifest's hash; `max_epochs` None means that nothing limits how often it is read."""
+    """`manifest` is the manifest's hash; `max_epochs` None means that nothing limits how often it is read.
+
+    With `first_rows` an epoch is those rows and no others; documents were shuffled before they were packed, so they are a random part.
+    """
 
     name: str
     folder: str
@@ -36,6 +39,18 @@ class Component:
     rows: int
     blocks: int
     max_epochs: int | None = None
+    first_rows: int | None = None
+
+    @property
+    def epoch_rows(self) -> int:
+        """Rows that an epoch reads."""
+        return self.rows if self.first_rows is None else self.first_rows
+
+    def content(self) -> dict[str, Any]:
+        """`first_rows` is there only where it is set: a plan that reads all has the id that it had before there were parts."""
+        return {
+            name: value for name, value in vars(self).items() if name != "first_rows" or value is not None
+        }
 
 
 @dataclass(frozen=True)
@@ -79,7 +94,7 @@ class Plan:
     def epochs(self, sample: int) -> dict[str, float]:
         """How often each component has been read through before `sample`."""
         counts = self.mixture().counts(sample)
-        return {c.name: count / c.rows for c, count in zip(self.components, counts, strict=True)}
+        return {c.name: count / c.epoch_rows for c, count in zip(self.components, counts, strict=True)}
 
     def content(self) -> dict[str, Any]:
         return {
@@ -90,7 +105,7 @@ class Plan:
             "sequence_length": self.sequence_length,
             "dtype": self.dtype,
             "eos": self.eos,
-            "components": [vars(component) for component in self.components],
+            "components": [component.content() for component in self.components],
             "phases": [{"from": p.start, "ramp": p.ramp, "weights_ppb": p.weights_ppb} for p in self.phases],
             "samples": self.samples,
             "past": [{"id": past.id, "from": past.start} for past in self.past],
@@ -116,16 +131,17 @@ def compile_plan(
     max_epochs: Mapping[str, int] | None = None,
     exhaust: str = "repeat",
     names: Mapping[str, str] | None = None,
+    first_rows: Mapping[str, int] | None = None,
 ) -> Plan:
     """A checked plan of components given as (folder relative to plan.json, manifest); their order does not matter.
 
     `names` renames components by folder: two runs may both have a `web`. The name is part of what keys the order of rows.
-    `max_epochs` limits a component by name. `exhaust: repeat` raises BudgetError when `samples` needs more than that;
+    `max_epochs` limits a component by name, `first_rows` has only so many of its rows read. `exhaust: repeat` raises BudgetError when `samples` needs more than that;
     `stop` ends the stream before the first component would go over (one epoch each where no limit is given).
     """
     if not components:
         raise ShardError("a plan needs at least one component; shard some documents first")
-    limits = dict(max_epochs or {})
+    limits, parts = dict(max_epochs or {}), dict(first_rows or {})
     first = components[0][1]
     for _, manifest in components:
         same_kind(first, manifest)
@@ -140,16 +156,21 @@ def compile_plan(
         dtype=first.dtype,
         eos=first.eos,
         components=tuple(
-            replace(component, max_epochs=limits.pop(component.name, 1 if exhaust == "stop" else None))
+            replace(
+                component,
+                max_epochs=limits.pop(component.name, 1 if exhaust == "stop" else None),
+                first_rows=parts.pop(component.name, None),
+            )
             for component in sorted(found, key=lambda component: component.name)
         ),
         phases=tuple(phases),
         samples=samples,
     )
-    if limits:
-        raise ShardError(
-            f"max_epochs names {', '.join(sorted(limits))}, which the plan does not hold; it holds {_names(plan)}"
-        )
+    for what, unknown in (("max_epochs", limits), ("first_rows", parts)):
+        if unknown:
+            raise ShardError(
+                f"{what} names {', '.join(sorted(unknown))}, which the plan does not hold; it holds {_names(plan)}"
+            )
     return within_budget(plan, samples, exhaust)
 
 
@@ -169,7 +190,7 @@ def within_budget(plan: Plan, samples: int | None, exhaust: str) -> Plan:
 def capacity(plan: Plan) -> int | None:
     """The most samples that keep every component within its `max_epochs`; None when none has a limit that is ever reached."""
     mixture = plan.mixture()
-    limits = [None if c.max_epochs is None else c.rows * c.max_epochs for c in plan.components]
+    limits = [None if c.max_epochs is None else c.epoch_rows * c.max_epochs for c in plan.components]
     last = mixture.steps[-1]
 
     def fits(samples: int) -> bool:
@@ -210,6 +231,10 @@ def check_plan(plan: Plan, where: str) -> None:
             )
         if component.rows < 1:
             raise ShardError(f"{where}: component {component.name} has no rows; leave it out")
+        if type(component.epoch_rows) is not int or not 1 <= component.epoch_rows <= component.rows:
+            raise ShardError(
+                f"{where}: first_rows of {component.name} is {component.first_rows!r}; it has rows 1 to {component.rows}"
+            )
     starts = [phase.start for phase in plan.phases]
     if not starts or starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
         raise ShardError(f"{where}: phases must start at sample 0 and rise; they start at {starts}")
@@ -247,9 +272,9 @@ def same_kind(first: Manifest, other: Manifest) -> None:
 def _over_budget(plan: Plan, samples: int, most: int) -> str:
     counts = plan.mixture().counts(samples)
     over = [
-        f"{c.name} {count / c.rows:.2f} epochs of {c.max_epochs}"
+        f"{c.name} {count / c.epoch_rows:.2f} epochs of {c.max_epochs}"
         for c, count in zip(plan.components, counts, strict=True)
-        if c.max_epochs is not None and count > c.rows * c.max_epochs
+        if c.max_epochs is not None and count > c.epoch_rows * c.max_epochs
     ]
     return (
         f"{samples} samples need more than there is: {', '.join(over)}; "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def find_plan(path: str | Path | Place) -> Path | Place:
     """plan.json for `path`, which is OUT, OUT/shards or the file itself."""
-    top = _place(path)
+    top = place_at(path)
     places = [top] if top.suffix == ".json" else [top / PLAN_FILE, top / "shards" / PLAN_FILE]
     for place in places:
         if _stands(place):
@@ -38,7 +38,7 @@ def folder_to_change(plan: Path | Place) -> Place:
     return place_of(plan.parent)
 
 
-def _place(path: str | Path | Place) -> Path | Place:
+def place_at(path: str | Path | Place) -> Path | Place:
     """A path of this machine stays one: reading it needs no client of a store."""
     if isinstance(path, Path) or (isinstance(path, str) and "://" not in path):
         return Path(path)

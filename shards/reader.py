@@ -24,6 +24,7 @@ from corpusmill.shards.fetchers import Damaged
 from corpusmill.shards.layout import (
     BLOCKS_FILE,
     MANIFEST,
+    PLAN_FILE,
     Manifest,
     ShardFile,
     content_hash,
@@ -37,8 +38,8 @@ from corpusmill.shards.order import ComponentOrder, Order, Samples
 from corpusmill.shards.permutation import Indices
 from corpusmill.shards.pieces import Pieces
 from corpusmill.shards.plan import Component, Plan
-from corpusmill.shards.plan_file import find_plan, read_plan
-from corpusmill.shards.quarantine import Hidden, read_quarantine
+from corpusmill.shards.plan_file import find_plan, place_at, read_plan
+from corpusmill.shards.quarantine import Hidden, Quarantine, read_quarantine
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place
@@ -63,6 +64,8 @@ class ComponentReader:
         _check_table(folder, self.manifest, self.blocks)
         for shard in self.manifest.shards:
             source.check_length(folder / shard.file, shard.size_bytes)
+        self.read_rows = _first(self.blocks["rows"].astype(np.int64), component.epoch_rows)
+        """Of each block that is read, how many rows: of a component that is read in part the last one may be cut."""
         self._schema = schema(self.manifest.sequence_length, self.manifest.dtype)
 
     def shard(self, block: int) -> ShardFile:
@@ -112,19 +115,22 @@ class ComponentReader:
 class Shards:
     """All that a plan names, opened: the order of its samples, the rows behind them, and what a quarantine hides of them."""
 
-    def __init__(self, path: str | Path | Place, cache: Cache | None = None) -> None:
-        self.path = find_plan(path)
-        self.plan: Plan = read_plan(self.path)
+    def __init__(
+        self, path: str | Path | Place, cache: Cache | None = None, plan: Plan | None = None
+    ) -> None:
+        """`plan`: one of the caller's own over the components below folder `path`; lists of a quarantine are for plans that are stored."""
+        self.path = find_plan(path) if plan is None else place_at(path) / PLAN_FILE
+        self.plan: Plan = read_plan(self.path) if plan is None else plan
         self.source = source_of(self.path, cache)
         self.components = _components(self.path.parent, self.plan, self.source)
         for reader in self.components:
             _check_kind(self.plan, reader)
-        self.quarantine = read_quarantine(self.path.parent, self.plan)
+        self.quarantine = read_quarantine(self.path.parent, self.plan) if plan is None else Quarantine()
         self.hidden = Hidden(self.quarantine, self.plan)
         self.order = Order(
             self.plan.mixture(),
             [
-                ComponentOrder(r.component.name, self.plan.seed, self.plan.window, r.blocks["rows"])
+                ComponentOrder(r.component.name, self.plan.seed, self.plan.window, r.read_rows)
                 for r in self.components
             ],
         )
@@ -197,6 +203,15 @@ class Shards:
         cuts = np.flatnonzero(np.diff(samples.block[order])) + 1
         for group in np.split(order, cuts) if order.size else ():
             yield self.opened.view(int(samples.block[group[0]])), group, samples.inside[group]
+
+
+def _first(rows: Indices, count: int) -> Indices:
+    """Rows of the blocks that hold the first `count` rows, the last of them cut to what is read of it."""
+    ends = np.cumsum(rows)
+    blocks = int(np.searchsorted(ends, count)) + 1
+    found = rows[:blocks].copy()
+    found[-1] -= ends[blocks - 1] - count
+    return found
 
 
 def _components(folder: Any, plan: Plan, source: Source) -> tuple[ComponentReader, ...]:

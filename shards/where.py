@@ -169,7 +169,7 @@ def _times(shards: Shards, component: int, document: Document, stop: int) -> App
     by_row: dict[int, list[Span]] = {}
     for span in document.spans:
         by_row.setdefault(span.row, []).append(span)
-    epochs = -(-shards.plan.mixture().counts(stop)[component] // shards.components[component].manifest.rows)
+    epochs = -(-shards.plan.mixture().counts(stop)[component] // shards.plan.components[component].epoch_rows)
     if epochs * len(document.spans) > MOST_TIMES:
         raise CursorError(
             f"document {document.id} comes some {epochs * len(document.spans)} times below sample {stop}; look to a lower one (--until N), "

@@ -186,6 +186,9 @@ class Component:
             assert block["first_row"] == len(self.rows)
             self.rows += self.read(block)
         assert len(self.rows) == self.manifest["rows"] == entry["rows"]
+        self.rows = self.rows[: entry.get("first_rows", len(self.rows))]
+        self.blocks = [block for block in self.blocks if block["first_row"] < len(self.rows)]
+        self.blocks[-1]["rows"] = len(self.rows) - self.blocks[-1]["first_row"]
 
     def read(self, block: dict[str, Any]) -> list[dict[str, Any]]:
         file = self.folder / self.manifest["shards"][block["shard"]]["file"]
