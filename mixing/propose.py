@@ -120,7 +120,7 @@ def propose(
     count: int = 3,
     seed: int = 0,
 ) -> Proposal:
-    """`count` candidates, unlike one another where what is allowed has the room.
+    """`count` candidates, unlike one another and the baselines; fewer where what is allowed has no room for more.
 
     `swarm` is what was fitted; `prior` and `baselines` are weights in the order of the bounds' components; `importance` of targets, in the fits' order;
     `worsening`: how much worse than the best baseline each may be predicted to get (None: any).
@@ -137,7 +137,8 @@ def propose(
             if len(candidates) == count:
                 break
             found = _candidate(task, name, how, best())
-            if all(_apart(found, other) > ALIKE for other in candidates):
+            # The first is asked for whatever it is; others only for what nobody has.
+            if not candidates or all(_apart(found, other) > ALIKE for other in (*beside, *candidates)):
                 candidates.append(found)
         free = replace(
             task, bounds=simplex(bounds.components), strength=0.0, caution=0.0, radius=np.inf,

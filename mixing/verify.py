@@ -50,10 +50,11 @@ class Blame:
     weights: Mapping[str, Floats]
     effects: Mapping[str, Floats]
 
-    def component(self, candidate: str, baseline: str, target: str) -> str:
-        """The one whose change of weight raises the loss most; without effects, the one that gained most weight."""
+    def named(self, candidate: str, baseline: str, target: str) -> str:
+        """The one whose change of weight raises the loss most, and that change; without effects, the one that gained most weight."""
         change = self.weights[candidate] - self.weights[baseline]
-        return self.components[int(np.argmax(change * self.effects.get(target, np.ones(len(change)))))]
+        place = int(np.argmax(change * self.effects.get(target, np.ones(len(change)))))
+        return f"{self.components[place]} ({change[place]:+.3f} of the weight)"
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def _broken_floor(
     if not broken:
         return None
     worst = min(broken, key=lambda each: each[0])[1]
-    by = f", by {blame.component(worst.candidate, worst.baseline, worst.target)}" if blame else ""
+    by = f"; by {blame.named(worst.candidate, worst.baseline, worst.target)}" if blame else ""
     return "refused", (
         f"target {worst.target} gets worse by {-worst.gain:.4f} bits per byte"
         f" ({-worst.high:.4f} to {-worst.low:.4f}) than with {worst.baseline}{by}"

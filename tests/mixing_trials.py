@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from ngram_world import (
+    RUN,
     World,
     design,
     interfering_world,
@@ -118,10 +119,12 @@ def interfering_verdict(seed: int, seeds: int = 5) -> tuple[Verdict, Search]:
     return verify([runs], candidates, ("uniform",), targets, blame, predicted), found
 
 
-def pool_of_trials(seed: int, seeds: int, documents: int) -> Trials:
+def pool_of_trials(seed: int, seeds: int, documents: int, run_documents: int = RUN) -> Trials:
     """Many runs of four mixtures, measured on many documents: a population from which experiments can be drawn."""
     a, b, c = (list(mixed_world(seed).components.values())[place] for place in (0, 2, 3))
-    world = World.of({"A": a, "B": b, "C": c}, {"target": [(a, 0.6), (b, 0.3), (c, 0.1)]}, seed, documents)
+    world = World.of(
+        {"A": a, "B": b, "C": c}, {"target": [(a, 0.6), (b, 0.3), (c, 0.1)]}, seed, documents, run_documents
+    )
     mixtures = {
         "uniform": uniform(3),
         "most A": np.array([0.7, 0.2, 0.1]),
@@ -145,10 +148,12 @@ def drawn(pool: Trials, seeds: int, documents: int, generator: np.random.Generat
     )
 
 
-def coverage(pool: Trials, seeds: int, documents: int, repeats: int, seed: int) -> dict[str, float]:
-    """How often the interval of a gain holds the population's; and that of a bootstrap over seeds and documents."""
+def coverage(
+    pool: Trials, seeds: int, documents: int, repeats: int, seed: int, peer: bool = False
+) -> dict[str, float]:
+    """How often the interval of a gain holds the population's; and (`peer`) that of a bootstrap over seeds and documents."""
     generator = np.random.default_rng([seed, 31])
-    held = {"ours": 0, "bootstrap": 0}
+    held = {"ours": 0, **({"bootstrap": 0} if peer else {})}
     pairs = [(one, other) for one in pool.mixtures for other in pool.mixtures if one < other]
     for repeat in range(repeats):
         one, other = pairs[repeat % len(pairs)]
@@ -156,9 +161,11 @@ def coverage(pool: Trials, seeds: int, documents: int, repeats: int, seed: int) 
         some = drawn(pool, seeds, documents, generator)
         found = gain(some, one, other, {"target": 1.0})
         held["ours"] += found.low <= true <= found.high
+        if not peer:
+            continue
         low, high = bootstrapped(some, one, other, generator)
         held["bootstrap"] += low <= true <= high
-    return {name: count / repeats for name, count in held.items()}
+    return {name: round(count / repeats, 4) for name, count in held.items()}
 
 
 def bootstrapped(
@@ -171,7 +178,7 @@ def bootstrapped(
     of_seeds = generator.multinomial(seeds, np.full(seeds, 1 / seeds), times) / seeds
     of_documents = generator.multinomial(documents, np.full(documents, 1 / documents), times)
     sizes = some.size_bytes["target"]
-    gains = np.einsum("ts,sd,td->t", of_seeds, saved, of_documents) / (of_documents @ sizes)
+    gains = ((of_seeds @ saved) * of_documents).sum(axis=1) / (of_documents @ sizes)
     low, high = np.quantile(gains, [0.025, 0.975])
     return float(low), float(high)
 
@@ -189,8 +196,3 @@ def power(pool: Trials, seeds: int, documents: int, repeats: int, seed: int) -> 
         for _ in range(repeats)
     ]
     return verdicts.count("verified") / repeats
-
-
-def unguarded(found: Search) -> Floats:
-    """Where one family's lowest prediction lies when nothing keeps it."""
-    return found.proposal.unguarded.weights()

@@ -71,6 +71,7 @@ class World:
     components: Mapping[str, Source]
     tables: Tables
     seed: int
+    run_documents: int = RUN
 
     @classmethod
     def of(
@@ -79,6 +80,7 @@ class World:
         targets: Mapping[str, Sequence[tuple[Source, float]]],
         seed: int,
         documents: int = 60,
+        run_documents: int = RUN,
     ) -> World:
         """Targets are documents of sources in shares."""
         generator = np.random.default_rng([seed, 1])
@@ -94,7 +96,7 @@ class World:
         }
         sizes = {name: [round(BYTES * LENGTH)] * len(rows) for name, rows in texts.items()}
         tables = Tables.of(texts, sizes, VOCABULARY)
-        return cls(components, tables, seed)
+        return cls(components, tables, seed, run_documents)
 
     @cached_property
     def oracle(self) -> Screen:
@@ -106,18 +108,18 @@ class World:
 
     def truth(self, weights: Floats) -> Floats:
         """Bits per byte of mixtures [k, m] on every target [k, targets]."""
-        return self.oracle.losses(weights, RUN * LENGTH)
+        return self.oracle.losses(weights, self.run_documents * LENGTH)
 
     def run(self, weights: Floats, seed: int) -> dict[str, Floats]:
         """Bits of every document of every target, from one sample of documents."""
-        counts = np.floor(np.cumsum(weights) * RUN + 0.5).astype(int)
+        counts = np.floor(np.cumsum(weights) * self.run_documents + 0.5).astype(int)
         parts = np.diff(np.concatenate([[0], counts]))
         rows = [
             origin.documents(int(count), np.random.default_rng([self.seed, 3, seed, place]))
             for place, (origin, count) in enumerate(zip(self.components.values(), parts, strict=True))
         ]
         screen = Screen.of(self.tables, [self.tables.count(np.concatenate(rows))])
-        bits = screen.document_bits(np.ones((1, 1)), RUN * LENGTH)
+        bits = screen.document_bits(np.ones((1, 1)), self.run_documents * LENGTH)
         return {name: values[0] for name, values in bits.items()}
 
     def losses(self, weights: Floats, seed: int) -> Floats:
@@ -173,6 +175,6 @@ def interfering_world(seed: int) -> World:
     )
     return World.of(
         {"web": web, "law": law, "forum": forum, "junk": noise()},
-        {"main": [(web, 0.3), (forum, 0.7)], "statutes": [(law, 1.0)]},
+        {"main": [(web, 0.15), (forum, 0.85)], "statutes": [(law, 1.0)]},
         seed,
     )

@@ -172,7 +172,7 @@ def test_a_candidate_that_lowers_a_protected_target_is_refused_and_target_and_co
     found = verify(runs, ("stack",), BASELINES, [Aim("t"), Aim("law", weight=0.0, protected=True)], blame())
     assert (found.verdict, found.ship) == ("refused", "proportional")
     assert "target law gets worse by 0.05" in found.reason
-    assert "than with proportional, by forum" in found.reason
+    assert "than with proportional; by forum (+0.100 of the weight)" in found.reason
     allowed = [Aim("t"), Aim("law", weight=0.0, worsening=0.08)]
     assert verify(runs, ("stack",), BASELINES, allowed, blame()).verdict == "verified"
     watched = [Aim("t"), Aim("law", weight=0.0)]
