@@ -80,12 +80,8 @@ def _entry(name: str, kind: type[Any], level: int = 3) -> str:
     for field in fields:
         hint = hints[field.name]
         lines.append(f"| `{key_of(kind, field.name)}` | {_type(hint)} | {_default(field)} |\n")
-        nested += [
-            each
-            for each in (hint, *typing.get_args(hint))
-            if dataclasses.is_dataclass(each) and isinstance(each, type)
-        ]
-    for each in nested:
+        nested += _inside(hint)
+    for each in nested:  # which grows by what is inside these
         lines.append(
             f"\nFields of {each.__name__} ({_about(each).splitlines()[0]})\n\n| field | type | default |\n|---|---|---|\n"
         )
@@ -94,7 +90,17 @@ def _entry(name: str, kind: type[Any], level: int = 3) -> str:
             f"| `{field.name}` | {_type(hints[field.name])} | {_default(field)} |\n"
             for field in dataclasses.fields(each)
         ]
+        nested += [inner for hint in hints.values() for inner in _inside(hint) if inner not in nested]
     return "".join(lines)
+
+
+def _inside(hint: Any) -> list[type[Any]]:
+    """The dataclasses of a field's type."""
+    return [
+        each
+        for each in (hint, *typing.get_args(hint))
+        if dataclasses.is_dataclass(each) and isinstance(each, type)
+    ]
 
 
 def _about(kind: type[Any]) -> str:

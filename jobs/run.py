@@ -47,12 +47,14 @@ def run_recipe(
     resources: Sequence[str] = (),
     replay: Replay | None = None,
     files: Sequence[InputFile] | None = None,
+    until: str | None = None,
 ) -> Run:
     """Run `recipe` into `out`; the same call again finishes what was interrupted.
 
     Local workers by default (one a core); `ray` is the address of a cluster, `auto`, or `local` for one just for this run.
     `resources`: `STAGE=memory:4GiB,gpus:0.5,...` each, instead of what a worker of that stage is taken to need.
     `replay`: what to do about rows that failed before. `files`: the inputs, where they are known and need not be looked for.
+    `until`: the last stage to run, by the engine's name.
     """
     needs = (
         parse_overrides(resources, [stage.name for stage in compile_recipe(recipe, sample, limit)])
@@ -71,7 +73,17 @@ def run_recipe(
             out.check(write=True)
             with Stop() as stop, _runner(out, workers, ray, needs, own.warn) as runner:
                 driver = Driver(
-                    out, recipe, runner, own, sample, limit, update, stop, files, replay=replay or Replay()
+                    out,
+                    recipe,
+                    runner,
+                    own,
+                    sample,
+                    limit,
+                    update,
+                    stop,
+                    files,
+                    replay=replay or Replay(),
+                    until=until,
                 )
                 driver.run()
     finally:

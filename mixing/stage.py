@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 
 from corpusmill.mixing import weights as baselines
 from corpusmill.mixing.mixture import Exhaust, Given, decode_mixture, encode_mixture, load_mixture
+from corpusmill.mixing.search import Search
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError, RecipeError, ShardError
@@ -51,6 +52,7 @@ class Mix:
     max_epochs: int = 4  # repeating up to 4 times is about as good as new data (Muennighoff et al. 2023)
     exhaust: Exhaust = "repeat"
     window: int = 16  # blocks that are shuffled together
+    search: Search | None = None  # find the weights by proxies; `weights` by hand are then the mixture in use
 
     def extend(self, chain: Chain, name: str) -> None:
         self._check(name)
@@ -61,6 +63,12 @@ class Mix:
         if not writes:
             raise RecipeError(f"{name}: there is nothing to mix; put a shard stage before it")
         shards, write = writes[-1]
+        verdict = None
+        if self.search is not None:
+            current = self.weights if isinstance(self.weights, dict) else None
+            verdict = self.search.extend(
+                chain, name, shards, self.budget_tokens, self.epochs, self.max_epochs, current
+            )
         operation = WriteMixture(
             shards=shards,
             weights=self.weights,
@@ -73,8 +81,9 @@ class Mix:
             window=self.window,
             seed=chain.seed,
             holdout=write.holdout,
+            verdict=verdict,
         )
-        chain.set(name, operation, reads=(shards,))
+        chain.set(name, operation, reads=(shards, *([verdict] if verdict else [])))
 
     def _check(self, name: str) -> None:
         if self.file and self.weights != "proportional":
@@ -83,6 +92,12 @@ class Mix:
             raise RecipeError(
                 f"{name}: temperature goes with `weights: temperature`, and that needs one (1 is proportional)"
             )
+        if self.search is not None:
+            if self.file or not (self.weights == "proportional" or isinstance(self.weights, dict)):
+                raise RecipeError(
+                    f"{name}: search finds the weights; leave out {'file' if self.file else f'weights: {self.weights}'}"
+                )
+            self.search.check(name)
         if self.budget_tokens is not None and self.epochs is not None:
             raise RecipeError(f"{name}: budget_tokens and epochs both say how long to read; give one")
         if isinstance(
@@ -119,6 +134,7 @@ class WriteMixture(SetOperation):
     window: int
     seed: int
     holdout: bool = False  # whether there are components that are held out
+    verdict: str | None = None  # the stage whose result has the weights
 
     libraries: ClassVar[tuple[str, ...]] = ("pyyaml",)
 
@@ -142,7 +158,7 @@ class WriteMixture(SetOperation):
         held = [item for item in every if item[1].slug.startswith(f"{HOLDOUT}/")]
         found = [item for item in every if item not in held]
         manifests = {manifest.name: manifest for _, manifest in found}
-        given = self._given(manifests)
+        given = self._given(manifests) if self.verdict is None else _judged(inputs, self.verdict)
         plan = self._plan(found, given)
         exhaust = given.exhaust or self.exhaust
         budget = None if plan.samples is None else plan.samples * plan.sequence_length
@@ -250,6 +266,12 @@ class WriteMixture(SetOperation):
                 wanted,
             )
         return compiled(most, given.exhaust or self.exhaust)
+
+
+def _judged(inputs: Inputs, verdict: str) -> Given:
+    (result,) = inputs.results(verdict).values()
+    extra = result.extra
+    return Given((Phase(0, extra["weights_ppb"]),), None, None, None, extra["max_epochs"], extra["evidence"])
 
 
 def _slack(phase: Phase) -> int:

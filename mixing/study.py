@@ -2,6 +2,7 @@
 
     Component    gets a weight
     Target       a validation set with a loss
+    Proxy        what is trained in place of the model
     DesignRun    one proxy to train: on one mixture, with one seed
     Design       the list of runs, over named components (mixing/design.py makes it)
 
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from corpusmill.pipeline.engine.results import canonical
+from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import InputError, RecipeError
 from corpusmill.pipeline.registry import build
 from corpusmill.shards.mixture import PPB
@@ -26,6 +28,8 @@ from corpusmill.shards.mixture import PPB
 Floats = npt.NDArray[np.float64]
 
 Synthetic = Literal["none", "rephrased", "generated"]
+
+ProxyKind = Literal["screen"]
 
 Role = Literal["anchor", "repeat", "without", "more", "spread", "fill", "second", "verify"]
 """Why a run is in a design: a baseline, the same again with another seed, a component left out or boosted, drawn around the prior,
@@ -64,6 +68,31 @@ class Target:
     protected: bool = False
     bytes: int = 0
     tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """What is trained in place of the model. `screen`: n-gram counts that have learnt from `learnt` tokens (mixing/screen.py)."""
+
+    kind: ProxyKind = "screen"
+    learnt: int = 10_000
+
+    @property
+    def name(self) -> str:
+        """For people and for the files of trials; of its own for all that differ."""
+        return f"{self.kind} {self.learnt}"
+
+    @property
+    def hash(self) -> str:
+        """All that makes it another proxy: losses compare only where it is equal."""
+        return hash_bytes(canonical(asdict(self)))
+
+    def larger(self, times: int) -> Proxy:
+        return replace(self, learnt=times * self.learnt)
+
+    def check(self, where: str) -> None:
+        if self.learnt < 1:
+            raise RecipeError(f"{where}: learnt is {self.learnt}; at least 1 token is needed")
 
 
 @dataclass(frozen=True)

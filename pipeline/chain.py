@@ -130,3 +130,13 @@ def compile_recipe(recipe: Recipe, sample: float | None = None, limit: int | Non
     for spec in specs:
         spec.config.extend(chain, spec.name)
     return chain.stages
+
+
+def up_to(stages: list[Stage], last: str | None) -> list[Stage]:
+    """Those up to the stage called `last`; all for None."""
+    if last is None:
+        return stages
+    names = [stage.name for stage in stages]
+    if last not in names:
+        raise RecipeError(f"the recipe has no stage {last!r}; {suggestion(last, names)}")
+    return stages[: names.index(last) + 1]

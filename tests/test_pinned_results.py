@@ -16,8 +16,20 @@ from corpusmill.pipeline.engine.stage import Operation
 ELSEWHERE = {
     "corpusmill.pipeline.extract.places:ExtractPlaces": "what an estimate's sample runs on; leaves nothing in OUT",
     "corpusmill.jobs.export:Export": "copies of what stands",
+    **{
+        f"corpusmill.mixing.{name}": "of a search, whose fits are arithmetic that differs from one kind of CPU to another"
+        for name in (
+            "search_study:Stats",
+            "search_study:MakeDesign",
+            "search_runs:Screening",
+            "search_runs:Runs",
+            "search_fit:Fit",
+            "search_fit:Propose",
+            "search_fit:Judge",
+        )
+    },
 }
-"""Operations that make no layer of a run."""
+"""Operations that make no layer of a run, or whose numbers no other machine has to give."""
 
 
 @pytest.mark.parametrize("name", ["crawled", "given", "language"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpusmill.jobs import submit
 from corpusmill.jobs.commands.arguments import count, need_pipeline
 from corpusmill.jobs.cost import command as cost
 from corpusmill.pipeline.errors import RecipeError
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.run import Run
 
 STAGE_COMMANDS = {
     "extract": "inputs -> documents",
@@ -18,7 +21,7 @@ STAGE_COMMANDS = {
     "dedup": "exact and near duplicates, each removal verified",
     "redact": "e-mails and addresses in the text of kept documents",
     "shard": "tokenize, shuffle, pack into Arrow shards",
-    "mix": "weights of the components -> mixture.yaml and plan.json",
+    "mix": "weights of the components -> mixture.yaml and plan.json (`corpusmill mix stats --help` and so on: a search step by step)",
 }
 
 
@@ -32,11 +35,11 @@ ALONE = "With --input only this stage of the recipe, on those documents; without
 
 
 def add(commands: Any) -> None:
-    _run_command(commands, "run", "all stages of a recipe", command_run)
+    run_command(commands, "run", "all stages of a recipe", command_run)
     for name, about in STAGE_COMMANDS.items():
-        _run_command(commands, name, about, command_stage)
+        run_command(commands, name, about, command_stage)
     submit.add_options(
-        _run_command(commands, "submit", "run a recipe as a job of a Ray cluster", command_submit)
+        run_command(commands, "submit", "run a recipe as a job of a Ray cluster", command_submit)
     )
 
     estimate = commands.add_parser(
@@ -46,7 +49,7 @@ def add(commands: Any) -> None:
     estimate.set_defaults(command=command_estimate)
 
 
-def _run_command(
+def run_command(
     commands: Any, name: str, about: str, command: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
     run: argparse.ArgumentParser = commands.add_parser(
@@ -143,6 +146,15 @@ def command_stage(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, recipe: Any) -> int:
+    from corpusmill.jobs.closing import closing_lines
+
+    run = run_with(options, recipe)
+    print("\n".join([*closing_lines(run), *cost.cost_lines(run, options.price_per_core_hour, write=True)]))
+    return 0
+
+
+def run_with(options: argparse.Namespace, recipe: Any, until: str | None = None) -> Run:
+    """The recipe as the options of `run_command` say; `until` is the last stage."""
     from corpusmill.jobs.run import run_recipe
     from corpusmill.pipeline.engine.replay import Replay, read_list
 
@@ -150,7 +162,7 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         recipe = recipe.with_inputs(options.input)
     if options.sample is not None and not 0 < options.sample <= 1:
         raise RecipeError(f"--sample {options.sample}: a share above 0 and up to 1 is needed")
-    run = run_recipe(
+    return run_recipe(
         recipe,
         options.out,
         workers=options.workers,
@@ -160,8 +172,5 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
         ray=options.ray,
         resources=options.resources,
         replay=read_list(Path(options.replay)) if options.replay else Replay(options.retry_failed),
+        until=until,
     )
-    from corpusmill.jobs.closing import closing_lines
-
-    print("\n".join([*closing_lines(run), *cost.cost_lines(run, options.price_per_core_hour, write=True)]))
-    return 0

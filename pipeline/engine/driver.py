@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from corpusmill.pipeline.chain import compile_recipe
+from corpusmill.pipeline.chain import compile_recipe, up_to
 from corpusmill.pipeline.engine import silence
 from corpusmill.pipeline.engine import state as states
 from corpusmill.pipeline.engine.adopt import adopt
@@ -67,6 +67,7 @@ class Driver:
     stop: Stop | None = None
     files: Sequence[InputFile] | None = None  # None: those that the recipe's inputs name
     replay: Replay = field(default_factory=Replay)
+    until: str | None = None  # the last stage to run; None: all
     stages: list[Stage] = field(default_factory=list, init=False)
     manifests: dict[str, Manifest] = field(default_factory=dict, init=False)
     folders: dict[str, str] = field(default_factory=dict, init=False)
@@ -80,7 +81,7 @@ class Driver:
         """Run what is not there yet, and write run.json."""
         self.out.sweep()
         files = find_inputs(self.recipe.inputs, str(self.out)) if self.files is None else self.files
-        self.stages = compile_recipe(self.recipe, self.sample, self.limit)
+        self.stages = up_to(compile_recipe(self.recipe, self.sample, self.limit), self.until)
         self.replay.need_stages([stage.name for stage in self.stages])
         # Models and libraries of every stage are looked at before the first one starts: a missing one costs seconds, not hours.
         self._own = {stage.name: own_ingredients(stage, self.recipe.seed) for stage in self.stages}
@@ -110,7 +111,8 @@ class Driver:
             self._speak_of(stage)
             self._spend()
         self._tries.end(self.out)
-        self._claim.save(replace(state, complete=True))
+        if self.until is None:  # else what an earlier run has in force behind it stays so
+            self._claim.save(replace(state, complete=True))
         self.out.flush()
 
     def _speak_of(self, stage: Stage) -> None:

@@ -240,6 +240,10 @@ class TaskIO(Protocol):
         """A whole file of another stage."""
         ...
 
+    def folder(self, stage: str) -> Place:
+        """Another stage's folder, for files that are checked by hashes of their own: shards."""
+        ...
+
     def write_layer(self, part: int, table: pa.Table) -> None:
         """The one row-aligned Parquet file of this partition (`part-00000.parquet`)."""
         ...

@@ -1,0 +1,214 @@
+"""A search for weights as part of a recipe: `mix: {search: {...}}` becomes stages of the engine.
+
+    mix.stats     components and targets: tokens, bytes, what each may weigh        search_study.py
+    mix.design    which proxies to train                                            search_study.py
+    mix.screen    n-gram counts of samples of the components                        search_runs.py
+    mix.runs      a unit a proxy run                                                search_runs.py
+    mix.fit       how losses follow from weights, and how far that can be trusted   search_fit.py
+    mix.propose   candidates, and the runs that would show them better              search_fit.py
+    mix.trials    a unit a run: candidates and baselines at larger proxies          search_runs.py
+    mix.verify    the verdict                                                       search_fit.py
+    mix           the mixture file and the plan, with the verdict's weights         stage.py
+
+As stages they are resumed where they stopped and run on Ray as they run locally. Fits are floating-point arithmetic: the same
+on the same library versions and kind of CPU; weights are rounded to 10^-6 before they decide anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from corpusmill.mixing.caps import KINDS, Caps
+from corpusmill.mixing.study import Proxy, Synthetic
+from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.registry import suggestion
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.chain import Chain
+
+PARTS = 16
+"""Samples of each component's documents that the screen counts: a seed takes one. The first are for the design, the others for the verdict."""
+
+DESIGN_PARTS = 4
+
+LEAST_SEEDS = 2  # one seed is not an experiment
+
+SIZES = (2, 4)
+"""How much more than the proxies of the design those of the verdict learn, where the recipe does not say: two sizes show order flips."""
+
+
+@dataclass(frozen=True)
+class ComponentOptions:
+    """What is known or asked of a component; by default natural text, read `max_epochs` times of the mix stage."""
+
+    max_epochs: float | None = None
+    synthetic: Synthetic = "none"
+    generation: int | None = None  # of synthetic text: 1 by default
+    protected: bool = False
+    least: float = 0.0
+    most: float = 1.0
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """A validation set: a component that is held out (without `path`), or a folder of shards with the same tokenizer."""
+
+    path: str | None = None
+    weight: float = 1.0
+    worsening: float | None = None
+    protected: bool = False
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdict's runs: proxies from small to large, each with these seeds for every candidate and baseline."""
+
+    proxies: tuple[Proxy, ...] = ()
+    seeds: int = 5
+
+
+@dataclass(frozen=True)
+class Search:
+    """`targets`: all that is held out unless some are named. `runs`: different mixtures (default: 6 a component, 24 at least).
+
+    `sample_tokens` of each component are counted for the screen, `eval_tokens` of each target are predicted.
+    """
+
+    proxy: Proxy = field(default_factory=Proxy)
+    verify: Verification = field(default_factory=Verification)
+    runs: int | None = None
+    repeats: int = 3
+    ablation: bool = True
+    candidates: int = 3
+    components: dict[str, ComponentOptions] = field(default_factory=dict)
+    targets: dict[str, TargetOptions] = field(default_factory=dict)
+    caps: Caps = field(default_factory=Caps)
+    families: tuple[str, ...] | None = None
+    sample_tokens: int = 4_000_000
+    eval_tokens: int = 200_000
+
+    def check(self, name: str) -> None:
+        """RecipeError for what no data can make right."""
+        from corpusmill.mixing.families import chosen_families
+
+        chosen_families(self.families)
+        for key in ("repeats", "candidates", "sample_tokens", "eval_tokens"):
+            if getattr(self, key) < 1:
+                raise RecipeError(f"{name}.search: {key} is {getattr(self, key)}; at least 1 is needed")
+        if self.verify.seeds < LEAST_SEEDS:
+            raise RecipeError(
+                f"{name}.search.verify: seeds is {self.verify.seeds}; one seed is not an experiment, give {LEAST_SEEDS} or more"
+            )
+        for proxy in (self.proxy, *self.verify.proxies):
+            proxy.check(f"{name}.search")
+        names = [proxy.name for proxy in self.sizes()]
+        if len(set(names)) < len(names):
+            raise RecipeError(f"{name}.search.verify: proxies {', '.join(names)} have to differ")
+        if any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes())):
+            self._check_parts(name)
+        for component, options in self.components.items():
+            where = f"{name}.search.components.{component}"
+            if options.synthetic not in KINDS:
+                raise RecipeError(
+                    f"{where}: synthetic is {options.synthetic!r}; {suggestion(options.synthetic, KINDS)}"
+                )
+            if not 0 <= options.least <= options.most <= 1:
+                raise RecipeError(
+                    f"{where}: least is {options.least:g} and most {options.most:g}; shares from 0 to 1 are needed, the least no more than the most"
+                )
+            if options.max_epochs is not None and not options.max_epochs > 0:
+                raise RecipeError(f"{where}: max_epochs is {options.max_epochs:g}; it has to be above 0")
+        for target, aim in self.targets.items():
+            if not 0 <= aim.weight < float("inf"):
+                raise RecipeError(
+                    f"{name}.search.targets.{target}: weight is {aim.weight:g}; a number from 0 is needed"
+                )
+        if self.targets and not any(aim.weight for aim in self.targets.values()):
+            raise RecipeError(f"{name}.search.targets: no target has a weight above 0")
+
+    def _check_parts(self, name: str) -> None:
+        """Seeds of the screen are samples of documents, of which there are so many."""
+        for what, asked, most in (
+            ("repeats", self.repeats, DESIGN_PARTS),
+            ("verify: seeds", self.verify.seeds, PARTS - DESIGN_PARTS),
+        ):
+            if asked > most:
+                raise RecipeError(
+                    f"{name}.search: {what} is {asked}; the screen has {most} samples of documents for it"
+                )
+
+    def sizes(self) -> tuple[Proxy, ...]:
+        """The verdict's proxies, from the smallest to the largest."""
+        return self.verify.proxies or tuple(self.proxy.larger(times) for times in SIZES)
+
+    def extend(
+        self,
+        chain: Chain,
+        name: str,
+        shards: str,
+        budget_tokens: int | None,
+        epochs: float | None,
+        max_epochs: int,
+        current: dict[str, float] | None,
+    ) -> str:
+        """Append the stages; the name of the last, whose result has the weights."""
+        from corpusmill.mixing.search_fit import Fit, Judge, Propose
+        from corpusmill.mixing.search_runs import Runs, Screening
+        from corpusmill.mixing.search_study import MakeDesign, Stats
+
+        def stage(part: str) -> str:
+            return f"{name}.{part}"
+
+        stats, design, screen, runs = (stage(part) for part in ("stats", "design", "screen", "runs"))
+        fit, propose, trials, verify = (stage(part) for part in ("fit", "propose", "trials", "verify"))
+        chain.set(
+            stats,
+            Stats(
+                shards,
+                self.components,
+                self.targets,
+                max_epochs,
+                budget_tokens,
+                epochs,
+                self.eval_tokens,
+            ),
+            reads=(shards,),
+        )
+        chain.set(
+            design,
+            MakeDesign(stats, self.caps, self.runs, self.repeats, self.ablation, current, chain.seed),
+            reads=(stats,),
+        )
+        counted = any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes()))
+        if counted:
+            chain.set(
+                screen,
+                Screening(stats, shards, self.sample_tokens, self.eval_tokens),
+                reads=(stats, shards),
+            )
+        seen = (stats, shards, *((screen,) if counted else ()))
+        chain.set(
+            runs,
+            Runs(design, stats, shards, screen if counted else None, (self.proxy,), self.eval_tokens),
+            reads=(design, *seen),
+        )
+        chain.set(fit, Fit(design, runs, self.families, chain.seed), reads=(design, runs))
+        chain.set(
+            propose,
+            Propose(
+                stats, design, runs, self.caps, self.families, self.candidates, self.verify.seeds, current, chain.seed
+            ),
+            reads=(stats, design, runs, fit),
+        )  # fmt: skip
+        chain.set(
+            trials,
+            Runs(propose, stats, shards, screen if counted else None, self.sizes(), self.eval_tokens),
+            reads=(propose, *seen),
+        )
+        chain.set(
+            verify,
+            Judge(stats, propose, fit, trials, self.sizes()),
+            reads=(stats, propose, fit, trials),
+        )
+        return verify

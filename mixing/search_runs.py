@@ -1,0 +1,185 @@
+"""Stages of a search that make proxies: counts for the screen (`mix.screen`), and a unit a run (`mix.runs`, `mix.trials`).
+
+A run's records are committed when it ends, so a search that was killed goes on with the runs that are missing. They hold
+no times: the same recipe gives the same bytes on any number of workers.
+
+The screen as a proxy: its components are samples of documents, cut into PARTS; a seed takes one part of each, so that seeds differ as
+samples of documents do, and no part serves the design and the verdict both.
+"""
+
+from __future__ import annotations
+
+import io as streams
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+
+from corpusmill.mixing.design import VERIFY_SEEDS
+from corpusmill.mixing.records import Record, bits_per_byte, encode_records
+from corpusmill.mixing.screen import Counts, Screen, Tables
+from corpusmill.mixing.search import DESIGN_PARTS, PARTS
+from corpusmill.mixing.search_study import Study, read_study
+from corpusmill.mixing.study import DesignRun, Proxy
+from corpusmill.mixing.threads import one_thread
+from corpusmill.pipeline.engine.files import part_name
+from corpusmill.pipeline.engine.place import Place, place_of
+from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.registry import build
+
+
+@dataclass(frozen=True)
+class Screening(SetOperation):
+    """A unit a component: how often the targets' n-grams occur in each part of a sample of it."""
+
+    stats: str
+    shards: str
+    sample_tokens: int
+    eval_tokens: int
+
+    libraries: ClassVar[tuple[str, ...]] = ("numpy",)
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        slugs = _trained(inputs, self.stats)
+        return [
+            Unit(number, 4 * self.sample_tokens, {"slug": slug}, (number,))
+            for number, slug in enumerate(slugs)
+        ]
+
+    def worker_memory(self, unit: Unit) -> int:
+        """The sample, and of the targets 40 bytes an n-gram of four orders, beside eight a part."""
+        return WORKER_BYTES + 8 * self.sample_tokens + 4 * (40 + 8 * PARTS) * self.eval_tokens
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        from corpusmill.mixing.texts import first_documents, open_component
+
+        study = read_study(io, self.stats)
+        tables = tables_of(study, io.folder(self.shards), self.eval_tokens)
+        reader = open_component(io.folder(self.shards) / unit.fields["slug"])
+        documents = first_documents(reader, self.sample_tokens).tokens
+        ends = np.linspace(0, len(documents), PARTS + 1).astype(np.int64)
+        # Fewer documents than parts: neighbours share one.
+        parts = [
+            tables.count(np.concatenate(documents[first : max(last, first + 1)]))
+            for first, last in zip(np.minimum(ends[:-1], len(documents) - 1), ends[1:], strict=True)
+        ]
+        table = np.array([np.concatenate([[part.tokens], *part.orders]) for part in parts])
+        buffer = streams.BytesIO()
+        np.save(buffer, table.astype(np.int32))
+        io.write_bytes(part_name(unit.index), buffer.getvalue(), rows=len(documents))
+        return io.result(rows=len(documents), counts={"tokens": int(table[:, 0].sum())})
+
+
+def _trained(inputs: Inputs, stats: str) -> list[str]:
+    """Folders of the components, in the order of their names."""
+    facts = [result.extra for result in inputs.results(stats).values()]
+    held = [each for each in facts if "slug" in each and not each["target"]]
+    return [each["slug"] for each in sorted(held, key=lambda each: str(each["name"]))]
+
+
+def tables_of(study: Study, shards: Place, eval_tokens: int) -> Tables:
+    """The targets' documents as n-grams."""
+    from corpusmill.mixing.texts import first_documents, open_component, sizes_of
+
+    documents, sizes = {}, {}
+    vocabulary = 0
+    for target in study.targets:
+        reader = open_component(study.place(shards, target.name))
+        documents[target.name] = first_documents(reader, eval_tokens).tokens
+        sizes[target.name] = sizes_of(reader, documents[target.name])
+        vocabulary = reader.manifest.vocab_size
+    return Tables.of(documents, sizes, vocabulary)
+
+
+@dataclass(frozen=True)
+class Runs(SetOperation):
+    """A unit a proxy and run of the design that the stage `design` has in its result; a Parquet file of records each."""
+
+    design: str
+    stats: str
+    shards: str
+    screen: str | None
+    proxies: tuple[Proxy, ...]
+    eval_tokens: int
+
+    libraries: ClassVar[tuple[str, ...]] = ("numpy", "scipy", "pyarrow")
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        (made,) = inputs.results(self.design).values()
+        runs = made.extra["design"]["runs"]
+        parts = tuple(range(len(made.extra["design"]["components"])))
+        pairs = [(number, run) for number in range(len(self.proxies)) for run in runs]
+        return [
+            Unit(index, 1, {"proxy": number, "run": run}, parts) for index, (number, run) in enumerate(pairs)
+        ]
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        proxy = self.proxies[unit.fields["proxy"]]
+        run: DesignRun = build(DesignRun, unit.fields["run"], f"{self.design}: run")
+        study = read_study(io, self.stats)
+        # Other kinds of proxies are called here: with the study, the shards' folder and the run.
+        records = self._screened(proxy, run, study, io)
+        io.write_bytes(part_name(unit.index), encode_records(records), rows=len(records))
+        return io.result(rows=len(records), extra={"run": run.name, "proxy": unit.fields["proxy"]})
+
+    def _screened(self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO) -> list[Record]:
+        assert self.screen is not None  # search.py puts the stage there for a recipe with such a proxy
+        folders = tuple(str(io.folder(stage)) for stage in (self.stats, self.shards, self.screen))
+        known = _Known(folders, self.eval_tokens, _part(run.seed - io.seed), study, io, self.screen)
+        screen = _screen(known)
+        with one_thread():
+            bits = screen.document_bits(run.weights()[None], float(proxy.learnt))
+        tables = screen.tables
+        sizes = np.split(tables.size_bytes, np.cumsum(tables.documents)[:-1])
+        return [
+            Record(
+                run=run.name,
+                target=target.name,
+                components=study.names,
+                requested_ppb=run.weights_ppb,
+                bits_per_byte=bits_per_byte(bits[target.name][0], sizes[place].astype(np.int64)),
+                seed=run.seed,
+                proxy=proxy.hash,
+                eval_tokens=target.tokens,
+                eval_bytes=target.bytes,
+                document_bits=bits[target.name][0],
+                document_bytes=sizes[place].astype(np.int64),
+            )
+            for place, target in enumerate(study.targets)
+        ]
+
+
+def _part(seed: int) -> int:
+    """Of the samples; `seed` counts from the recipe's."""
+    return DESIGN_PARTS + seed - VERIFY_SEEDS if seed >= VERIFY_SEEDS else seed
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a screen is made from, known by the folders' names, which are hashes of what lies there."""
+
+    folders: tuple[str, ...]
+    eval_tokens: int
+    part: int
+    study: Study = field(compare=False)
+    io: TaskIO = field(compare=False)
+    stage: str = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _screen(known: _Known) -> Screen:
+    """Kept for the next unit of the task: it takes longer to make than to ask."""
+    tables = _tables(replace(known, part=0))
+    ends = np.cumsum([1, *(len(grams.hashes) for grams in tables.grams)])
+    counts = []
+    for place in range(len(known.study.components)):
+        table = np.load(streams.BytesIO(known.io.read_bytes(known.stage, part_name(place))))
+        row = table[known.part].astype(np.int64)
+        counts.append(Counts(int(row[0]), tuple(np.split(row, ends[:-1])[1:])))
+    return Screen.of(tables, counts)
+
+
+@lru_cache(maxsize=1)
+def _tables(known: _Known) -> Tables:
+    return tables_of(known.study, place_of(known.folders[1]), known.eval_tokens)

@@ -1,0 +1,190 @@
+"""A search as stages: from shards to a verdict, with weights that fit what the targets are made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from search_world import corpus
+from shard_runs import Run
+
+from corpusmill.mixing.records import decode_records
+from corpusmill.mixing.search import ComponentOptions, Search, TargetOptions, Verification
+from corpusmill.mixing.stage import Mix
+from corpusmill.mixing.study import Proxy
+from corpusmill.pipeline.chain import Chain
+from corpusmill.pipeline.errors import RecipeError
+from corpusmill.shards.mixture import PPB
+from corpusmill.shards.plan_file import read_plan
+from corpusmill.shards.stage import Shard, TokenizerSource
+
+SIZES = {"web": 200, "books": 100, "code": 60}
+
+SHARD = Shard(
+    TokenizerSource(train="bpe", vocab=400),
+    sequence_length=64,
+    block_bytes=1 << 10,
+    shard_bytes=1 << 20,
+    holdout=0.2,
+)
+
+SEARCH = Search(
+    proxy=Proxy(learnt=500),
+    runs=20,
+    targets={"holdout/books": TargetOptions(weight=2.0), "holdout/code": TargetOptions()},
+    families=("quadratic", "gp"),
+)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Of what is held out only books and code count; web is most of what there is."""
+    out = tmp_path_factory.mktemp("search")
+    return Run(out, corpus(SIZES), SHARD, Mix(weights={"web": 0.6, "books": 0.2, "code": 0.2}, search=SEARCH))
+
+
+def sealed(run: Run, stage: str, name: str) -> Any:
+    return json.loads((run.folder(stage) / name).read_bytes())
+
+
+def test_a_search_ends_with_the_weights_of_its_verdict_in_mixture_and_plan(searched: Run) -> None:
+    verdict = sealed(searched, "mix.verify", "verdict.json")
+    mixture = yaml.safe_load((searched.out / "mixture.yaml").read_text())
+    assert mixture["phases"][0]["weights_ppb"] == verdict["weights_ppb"]
+    assert read_plan(searched.out / "shards/plan.json").phases[0].weights_ppb == verdict["weights_ppb"]
+    assert mixture["evidence"] == verdict["evidence"]
+    assert sum(verdict["weights_ppb"].values()) == PPB
+
+
+def test_candidates_give_weight_to_what_the_targets_are_made_of_and_are_better_than_every_baseline(
+    searched: Run,
+) -> None:
+    verdict = sealed(searched, "mix.verify", "verdict.json")
+    proposal = sealed(searched, "mix.propose", "proposal.json")
+    names = proposal["components"]
+    for each in proposal["candidates"]:
+        weights = dict(zip(names, np.array(each["weights_ppb"]) / PPB, strict=True))
+        # Books count twice, code once, web not at all.
+        assert weights["books"] > weights["code"] > weights["web"]
+        assert weights["web"] < 0.1
+    assert {each["verdict"] for each in verdict["judged"]} == {"verified"}
+
+
+def test_the_screen_alone_ships_a_baseline_and_says_why(searched: Run) -> None:
+    verdict = sealed(searched, "mix.verify", "verdict.json")
+    assert verdict["verdict"] == "no_evidence"
+    assert verdict["ship"] == "uniform"
+    assert verdict["evidence"]["reason"].startswith("the screen alone verifies nothing")
+    assert set(verdict["weights_ppb"].values()) == {333_333_000, 333_334_000}
+
+
+def test_no_mixture_of_a_search_reads_a_component_over_its_epochs(searched: Run) -> None:
+    study, places = (sealed(searched, "mix.stats", name) for name in ("study.json", "places.json"))
+    tokens = {each["name"]: each["tokens"] for each in study["components"]}
+    for stage in ("mix.design", "mix.propose"):
+        (result,) = searched.manifests[stage].results.values()
+        design = result.extra["design"]
+        weights = np.array([run["weights_ppb"] for run in design["runs"]]) / PPB
+        epochs = weights * places["budget_tokens"] / np.array([tokens[name] for name in design["components"]])
+        assert epochs.max() <= 4 + 1e-3
+
+
+def test_every_run_of_the_design_has_a_record_a_target_with_its_documents(searched: Run) -> None:
+    (result,) = searched.manifests["mix.design"].results.values()
+    runs = result.extra["design"]["runs"]
+    files = searched.files("mix.runs")
+    assert len(files) == len(runs)
+    records = [record for data in files.values() for record in decode_records(data, "runs")]
+    assert {record.run for record in records} == {run["name"] for run in runs}
+    targets = {each["name"]: each for each in sealed(searched, "mix.stats", "study.json")["targets"]}
+    assert len(records) == len(runs) * len(targets) == 2 * len(runs)
+    for record in records:
+        assert record.bits_per_byte == pytest.approx(record.document_bits.sum() / record.document_bytes.sum())
+        assert record.document_bytes.sum() == targets[record.target]["bytes"] == record.eval_bytes
+
+
+def test_seeds_of_the_screen_differ_and_repeat(searched: Run) -> None:
+    records = [
+        record for data in searched.files("mix.runs").values() for record in decode_records(data, "runs")
+    ]
+    by_run = {record.run: record.bits_per_byte for record in records if record.target == "holdout/books"}
+    assert by_run["proportional"] != by_run["proportional @1"] != by_run["proportional @2"]
+
+
+def test_the_mixture_in_use_is_an_anchor(searched: Run) -> None:
+    design = sealed(searched, "mix.design", "design.json")
+    found = next(run for run in design["runs"] if run["name"] == "current")
+    weights = dict(zip(design["components"], found["weights_ppb"], strict=True))
+    assert weights == {"web": 600_000_000, "books": 200_000_000, "code": 200_000_000}
+
+
+def test_leaving_out_what_the_target_is_made_of_is_the_worst_that_can_be_left_out(searched: Run) -> None:
+    effects = sealed(searched, "mix.fit", "fit.json")["effects"]
+    of_books = [each for each in effects if each["target"] == "holdout/books"]
+    without = {each["component"]: each for each in of_books if each["way"] == "without"}
+    assert without["books"]["low"] > 0
+    assert max(without, key=lambda name: without[name]["change"]) == "books"
+    more = next(each for each in of_books if (each["component"], each["way"]) == ("books", "more"))
+    assert more["high"] < 0, "more of it is better"
+
+
+def test_the_same_search_gives_the_same_bytes(searched: Run, tmp_path: Path) -> None:
+    again = Run(
+        tmp_path, corpus(SIZES), SHARD, Mix(weights={"web": 0.6, "books": 0.2, "code": 0.2}, search=SEARCH)
+    )
+    assert again.folders == searched.folders
+    for stage in again.folders:
+        if stage.startswith("mix"):
+            assert again.files(stage) == searched.files(stage), stage
+
+
+def test_a_search_without_anything_to_measure_on_says_what_to_do(tmp_path: Path) -> None:
+    plain = Shard(TokenizerSource(train="bpe", vocab=300), sequence_length=64, block_bytes=1 << 10)
+    with pytest.raises(RecipeError, match="set holdout of the shard stage"):
+        Run(tmp_path, corpus({"web": 4, "books": 4}), plain, Mix(search=Search()))
+
+
+def test_names_that_the_shards_do_not_have_are_refused_with_those_that_are_near(tmp_path: Path) -> None:
+    data = corpus({"web": 20, "books": 20})
+    with pytest.raises(RecipeError, match=r"components: no component is called 'boks'; did you mean 'books'"):
+        Run(tmp_path / "a", data, SHARD, Mix(search=Search(components={"boks": ComponentOptions()})))
+    with pytest.raises(RecipeError, match=r"held out is called 'holdout/wb'; did you mean 'holdout/web'"):
+        Run(tmp_path / "b", data, SHARD, Mix(search=Search(targets={"holdout/wb": TargetOptions()})))
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (Search(verify=Verification(seeds=1)), "one seed is not an experiment"),
+        (Search(verify=Verification(seeds=40)), r"seeds is 40; the screen has 12 samples"),
+        (Search(repeats=9), r"repeats is 9; the screen has 4 samples"),
+        (Search(families=("gp", "forest")), r"no family is called 'forest'"),
+        (
+            Search(components={"web": ComponentOptions(least=0.5, most=0.2)}),
+            "the least no more than the most",
+        ),
+        (Search(targets={"a": TargetOptions(weight=0.0)}), "no target has a weight above 0"),
+        (Search(verify=Verification(proxies=(Proxy(), Proxy()))), "have to differ"),
+    ],
+)
+def test_what_no_data_can_make_right_is_said_before_the_first_stage(search: Search, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        Mix(search=search).extend(_sharded(), "mix")
+
+
+def test_a_search_takes_no_weights_beside_those_in_use() -> None:
+    with pytest.raises(RecipeError, match="search finds the weights; leave out weights: unimax"):
+        Mix(weights="unimax", search=Search()).extend(_sharded(), "mix")
+
+
+def _sharded() -> Chain:
+    from corpusmill.pipeline.engine.stage import SetOperation
+
+    chain = Chain()
+    chain.set("documents", SetOperation())
+    SHARD.extend(chain, "shard")
+    return chain
