@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,9 @@ from corpusmill.shards.quarantine import Entry
 from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Sidecar
 from corpusmill.shards.stream import slicing
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.text.engines import HuggingFace
 
 ROWS_A_FILE = 1 << 16
 TOKENS_A_TABLE = 1 << 22  # 8 or 16 MB of ids: a row group of Parquet, a batch of the others
@@ -166,6 +169,15 @@ class _Documents:
 
 def _decoder(reader: ComponentReader) -> Callable[[npt.NDArray[Any]], str]:
     """Text of a document's tokens, its boundary left out."""
+    manifest = reader.manifest
+    engine = engine_of(reader)
+    first = manifest.boundary in ("bos", "both")
+    last = -1 if manifest.boundary in ("eos", "both") else None
+    return lambda ids: engine.decode(ids[first:last].tolist())
+
+
+def engine_of(reader: ComponentReader) -> HuggingFace:
+    """The tokenizer of a component's shards, compared with the hash that they carry."""
     from corpusmill.pipeline.text.engines import HuggingFace
 
     manifest = reader.manifest
@@ -176,10 +188,7 @@ def _decoder(reader: ComponentReader) -> Callable[[npt.NDArray[Any]], str]:
         raise ShardError(f"{path} cannot be read ({error}); restore it, or leave out the text") from error
     if hashlib.sha256(content).hexdigest() != manifest.tokenizer_sha256:
         raise ShardError(f"{path} is not the tokenizer that the shards were made with; restore it")
-    engine = HuggingFace(content, str(path))
-    first = manifest.boundary in ("bos", "both")
-    last = -1 if manifest.boundary in ("eos", "both") else None
-    return lambda ids: engine.decode(ids[first:last].tolist())
+    return HuggingFace(content, str(path))
 
 
 def _hidden(shards: Shards, reader: ComponentReader) -> dict[int, list[tuple[int, int]]]:
