@@ -49,9 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("corpusmill: stopped; the same command goes on from here", file=sys.stderr)
         return 130
-    except (
-        BrokenPipeError
-    ):  # `corpusmill show ... | head`; a run that ends because nobody listens is not done
+    except BrokenPipeError:
+        # `corpusmill show ... | head`; a run that ends because nobody listens is not done.
         _no_more_output()
         return 0 if options.command in (*reading.PIPED, *shards.PIPED) else 1
     except OSError as error:  # a full disk, a folder that may not be read or written

@@ -176,9 +176,8 @@ def encoded(url: str, page: Callable[[str], str], way: int) -> Exchange:
         ),
         lambda: Exchange(url, page("windows-1252").encode("cp1252", "replace"), content_type=html_type),
         lambda: Exchange(url, b"\xff\xfe" + page("utf-16").encode("utf-16-le"), content_type=html_type),
-        lambda: Exchange(
-            url, page("iso-8859-1").encode(), content_type=f"{html_type}; charset=iso-8859-1"
-        ),  # in fact UTF-8
+        # In fact UTF-8.
+        lambda: Exchange(url, page("iso-8859-1").encode(), content_type=f"{html_type}; charset=iso-8859-1"),
         lambda: Exchange(url, text, headers=(("Content-Encoding", "gzip"),)),  # in fact not compressed
     )
     return ways[way % len(ways)]()

@@ -73,9 +73,8 @@ def export(out: Where, to: Where, columns: list[str], which: str, format: str, w
     known = run.recorded(columns).of
     for part in run.partitions()[:1]:
         hashes = known([Unit(part, 0, parts=(part,))])
-        partition_table(
-            run, part, columns, which, hashes
-        )  # a wrong column is an error before anything is written
+        # A wrong column is an error before anything is written.
+        partition_table(run, part, columns, which, hashes)
     operation = Export(str(out), tuple(columns), which, format)  # type: ignore[arg-type]
     stage = Stage("export", operation)
     own = own_ingredients(stage, run.state.seed)

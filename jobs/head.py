@@ -40,9 +40,8 @@ class Head:
 @contextlib.contextmanager
 def head(cpus: int) -> Iterator[Head]:
     """Start it, wait until jobs are taken, end it with everything that it started."""
-    folder = Path(
-        tempfile.mkdtemp(prefix="cm-ray-", dir="/tmp")
-    )  # sockets below it: a path of 107 bytes at most
+    # Sockets lie below it, whose paths have 107 bytes at most.
+    folder = Path(tempfile.mkdtemp(prefix="cm-ray-", dir="/tmp"))
     try:
         token = folder / "token"
         token.touch(mode=0o600)

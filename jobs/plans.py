@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from corpusmill.mixing import weights as shares
 from corpusmill.pipeline.engine.alone import alone
-from corpusmill.pipeline.engine.place import Disk, Place, readable
+from corpusmill.pipeline.engine.place import Disk, Place, place_of, readable
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.append import appended, write_appended
 from corpusmill.shards.hide import carry
@@ -53,7 +52,7 @@ def append(path: str, start: int, ramp: int, choices: Choices) -> Plan:
     place = find_plan(path)
     folder_to_change(place)
     plan = read_plan(place)
-    found = [each for given in choices.folders for each in components(_folder(place), given)]
+    found = [each for given in choices.folders for each in components(place_of(place.parent), given)]
     first = read_manifest(place.parent / plan.components[0].folder)
     for each in found:
         same_kind(first, each.manifest)
@@ -66,7 +65,7 @@ def append(path: str, start: int, ramp: int, choices: Choices) -> Plan:
         max_epochs=_whole(choices.max_epochs),
         exhaust=choices.exhaust,
     )
-    _carried(_folder(place), longer, found)
+    _carried(place_of(place.parent), longer, found)
     write_appended(place, plan, longer)
     return longer
 
@@ -117,7 +116,7 @@ def components(root: Place, given: str) -> list[Found]:
     place = find_plan(folder)
     found = []
     for component in read_plan(place).components:
-        inside = _folder(place) / component.folder
+        inside = place_of(place.parent) / component.folder
         own = f"{name}.{component.name}" if equals else component.name
         found.append(Found(own, _below(root, inside), read_manifest(inside)))
     return found
@@ -130,10 +129,6 @@ def _carried(root: Place, plan: Plan, found: Sequence[Found]) -> None:
             QUARANTINE_FILE,
             count,
         )
-
-
-def _folder(plan: Path | Place) -> Place:
-    return Disk(plan.parent) if isinstance(plan, Path) else plan.parent
 
 
 def _below(root: Place, folder: Place) -> str:

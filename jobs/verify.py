@@ -46,12 +46,11 @@ def _shard_files(folder: Place) -> int:
 
 @dataclass(frozen=True)
 class Broken:
-    """A file of a stage that is not what its manifest says; `name` is None for the manifest itself, `digest` what it has to be."""
+    """A file of a stage that is not what its manifest says; `name` is None for the manifest itself."""
 
     stage: str
     folder: Place
     name: str | None
-    digest: str
     what: str
 
     def __str__(self) -> str:
@@ -73,7 +72,7 @@ def broken_files(out: Place) -> tuple[list[Broken], int]:
         manifest = read_manifest(folder)
         if manifest is None:
             what = "its manifest is missing or damaged: run the same command again"
-            found.append(Broken(stage.name, folder, None, "", what))
+            found.append(Broken(stage.name, folder, None, what))
             continue
         sizes = folder.sizes()
         if SPENT in sizes:
@@ -82,12 +81,12 @@ def broken_files(out: Place) -> tuple[list[Broken], int]:
             checked += 1
             what = _wrong(folder / file.name, sizes.get(file.name), file.size_bytes, file.xxh3)
             if what:
-                found.append(Broken(stage.name, folder, file.name, file.xxh3, what))
+                found.append(Broken(stage.name, folder, file.name, what))
         for name, digest in manifest.sealed.items():
             checked += 1
             if name not in sizes or hash_bytes((folder / name).read_bytes()) != digest:
                 what = f"missing or changed: delete {folder / HEAD} and run the same command again"
-                found.append(Broken(stage.name, folder, name, digest, what))
+                found.append(Broken(stage.name, folder, name, what))
     return found, checked
 
 

@@ -136,7 +136,5 @@ def _fill(make: Make, starts: Iterable[int], made: queue.Queue[Made], stop: thre
             if not put(group):
                 return
         put(None)
-    except (
-        BaseException
-    ) as error:  # whatever it is, the reader of the stream must see it and not wait for ever
-        put(error)
+    except BaseException as error:
+        put(error)  # whatever it is, the reader of the stream must see it and not wait for ever

@@ -30,14 +30,12 @@ RARE_PART = 0.1
 AUDIT = pa.schema(
     [
         pa.field("longest_run", pa.uint32(), nullable=False),  # tokens in a row that are all the same
-        pa.field(
-            "periodic_run", pa.uint32(), nullable=False
-        ),  # tokens in a row that repeat `period` twice or more; 0: none
+        # Tokens in a row that repeat `period` twice or more; 0: none.
+        pa.field("periodic_run", pa.uint32(), nullable=False),
         pa.field("period", pa.uint8(), nullable=False),  # the shortest that gives this run; 0: none
         pa.field("tokens_per_byte", pa.float32(), nullable=False),  # of UTF-8
-        pa.field(
-            "fragment_share", pa.float32(), nullable=False
-        ),  # ids that are no whole characters, or U+FFFD, or unknown
+        # Ids that are no whole characters, or U+FFFD, or unknown.
+        pa.field("fragment_share", pa.float32(), nullable=False),
         pa.field("rare_share", pa.float32(), nullable=False),  # ids in the last tenth of the vocabulary
     ]
 )

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place, Ranges
     from corpusmill.shards.cache import Cache
 
+OPEN_BLOCKS = 256
+"""Blocks of the cache that stay mapped: each costs a descriptor, and 1,024 is what processes mostly get."""
+
 OPEN_SHARDS = 256
 """Mapped files, or objects whose length is known; far below the 65,530 mappings that Linux grants a process."""
 
@@ -159,9 +162,7 @@ class Store:
 
         self.counts = Counts()
         self.cache = BlockCache(cache.place(), cache.limit_bytes, self.counts)
-        self.keep: int | None = (
-            256  # a mapping of the cache costs a descriptor, and 1,024 is what processes mostly get
-        )
+        self.keep: int | None = OPEN_BLOCKS
         self._half = 1
         self._process = os.getpid()
         self._objects: OrderedDict[str, Ranges] = OrderedDict()
@@ -173,7 +174,7 @@ class Store:
     def bound(self, block_bytes: int) -> None:
         """Open blocks cannot leave the cache: all of them together take half of it at most."""
         self._half = max(1, self.cache.limit_bytes // (2 * max(1, block_bytes)))
-        self.keep = min(256, self._half)
+        self.keep = min(OPEN_BLOCKS, self._half)
 
     def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
         found = self.cache.get(f"table\0{digest}", path.read_bytes, check)

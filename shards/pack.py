@@ -47,9 +47,8 @@ class Rows:
     def begins(self, documents: int) -> Integers:
         """The row in which each of the shard's documents begins."""
         row = np.repeat(np.arange(len(self)), np.diff(self.first))
-        start = np.flatnonzero(self.offset == 0)[
-            ::-1
-        ]  # the first of two wins: one may be the overlap of two rows
+        # The first of two wins: one may be the overlap of two rows.
+        start = np.flatnonzero(self.offset == 0)[::-1]
         found = np.empty(documents, dtype=np.int64)
         found[self.document[start]] = row[start]
         return found

@@ -139,9 +139,8 @@ class Stats:
     waited_seconds: float
     starved: int
     blocks_opened: int
-    fetched_blocks: int = (
-        0  # of a store, and the bytes; those that other processes of the machine fetched are not among them
-    )
+    # Of a store, and the bytes; those that other processes of the machine fetched are not among them.
+    fetched_blocks: int = 0
     fetched_bytes: int = 0
     refetched: int = 0  # that came damaged, from the store or from the cache, and were fetched again
     uncached: int = 0  # for which the cache had no room: all of it is in use

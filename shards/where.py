@@ -125,9 +125,8 @@ def spans_of(
     blocks = np.flatnonzero(reader.blocks["shard"] == shard)
     begin = int(reader.block_of(np.array([first_row]))[0]) - int(blocks[0])
     spans: list[Span] = []
-    for block in np.roll(
-        blocks, -begin
-    ).tolist():  # packing may put the rest of a long document before its beginning
+    # Packing may put the rest of a long document before its beginning.
+    for block in np.roll(blocks, -begin).tolist():
         view = reader.view(block)
         spans += _spans_in(view, number)
         if _covered(spans) == tokens and spans[-1].row < view.first_row + len(view.tokens) - 1:

@@ -84,9 +84,8 @@ class Bucket(Place):
 
     @property
     def client(self) -> Any:
-        if (
-            pa.io_thread_count() < AT_ONCE
-        ):  # a worker's one thread would fetch the columns of a row group in turn
+        if pa.io_thread_count() < AT_ONCE:
+            # A worker's one thread would fetch the columns of a row group in turn.
             pa.set_io_thread_count(AT_ONCE)
         return remote.filesystem(self.scheme)
 
@@ -175,9 +174,8 @@ class Bucket(Place):
         that request the client takes for a failure even where its own repetition succeeds: then all is put once more, with the same bytes.
         """
         buffer = pa.py_buffer(data)
-        stream = self.client.open_output_stream(
-            self.key, compression=None
-        )  # not by the name: .zst is compressed
+        # No compression by the name: what ends in .zst is compressed already.
+        stream = self.client.open_output_stream(self.key, compression=None)
         stream.write(buffer)
         stream.close()
 
@@ -289,9 +287,8 @@ def local_folder() -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
+        # The name is another user's: nothing is written where that one could read or change it.
         folder = Path(tempfile.gettempdir()) / f"corpusmill-{user}-{uuid.uuid4().hex}"
-        folder.mkdir(
-            mode=0o700
-        )  # the name is another user's: nothing is written where that one could read or change it
+        folder.mkdir(mode=0o700)
     store.sweep(folder)
     return folder

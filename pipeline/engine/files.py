@@ -53,16 +53,13 @@ class Task:
     memory_bytes: int = 0  # of the worker that runs it, and `gpus`: for the runner (resources.py)
     gpus: float = 0.0
     again: int = 0  # the round of SetOperation.check that asked for these units
-    guarded: bool = (
-        False  # its worker has died before: rows go to a child process, which finds the one at fault
-    )
+    # Its worker has died before: rows go to a child process, which finds the one at fault.
+    guarded: bool = False
     patience: float = 1.0  # factor on the backstops of rows: CPU time and memory
-    known: dict[str, dict[str, str]] = field(
-        default_factory=dict
-    )  # unit -> id in hex -> why it fails, untried
-    hashes: dict[str, dict[str, str]] = field(
-        default_factory=dict
-    )  # of files it reads whole: stage -> name -> xxh3
+    # Unit -> id in hex -> why it fails, untried.
+    known: dict[str, dict[str, str]] = field(default_factory=dict)
+    # Of files it reads whole: stage -> name -> xxh3.
+    hashes: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def part_name(part: int) -> str:

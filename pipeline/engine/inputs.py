@@ -158,9 +158,8 @@ def _known(candidates: Sequence[Candidate]) -> list[InputFile]:
 
 
 def _input_file(one: Candidate) -> InputFile:
-    if any(
-        "\ud800" <= letter <= "\udfff" for letter in one.path
-    ):  # what Python makes of bytes that are no UTF-8
+    # Half characters are what Python makes of bytes that are no UTF-8.
+    if any("\ud800" <= letter <= "\udfff" for letter in one.path):
         raise InputError(f"{one.path!r}: its name is not in UTF-8, and ids are made of names: rename it")
     remote = (one.remote or found_at(one.path, one.item.access)) if scheme_of(one.path) else None
     try:

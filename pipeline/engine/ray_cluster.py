@@ -20,19 +20,9 @@ from corpusmill.pipeline.engine.ray_nodes import Nodes, nodes_of
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.remote import surroundings
 
-EQUAL = (
-    *(
-        "brotli",
-        "datasketch",
-        "fasttext-community",
-        "justext",
-        "lxml",
-        "lxml_html_clean",
-        "numba",
-        "numpy",
-        "pyarrow",
-    ),
-    *("pyyaml", "resiliparse", "tokenizers", "trafilatura", "xxhash", "zstandard"),
+EQUAL = tuple(
+    "brotli datasketch fasttext-community justext lxml lxml_html_clean numba numpy pyarrow "
+    "pyyaml resiliparse tokenizers trafilatura xxhash zstandard".split()
 )
 """Distributions that make or write the bytes of a run: all that operations name in `libraries`, and what they are written with."""
 

@@ -35,9 +35,8 @@ def dataset(run: Run, columns: Sequence[str] | None, kept: bool) -> Any:
 
     names, which = list(columns or COLUMNS), "kept" if kept else "all"
     out, results = str(run.out.absolute()), run.manifest("documents").results
-    schema = (
-        partition_table(run, min(results), names, which).schema if results else None
-    )  # names are checked here
+    # Names are checked here.
+    schema = partition_table(run, min(results), names, which).schema if results else None
 
     class Partitions(Datasource):  # type: ignore[misc, unused-ignore]
         def get_name(self) -> str:

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from corpusmill.pipeline.engine.attempts import Done
+from corpusmill.pipeline.engine.failures import failures_of
 
 COUNTERS = ("rows", "kept", "failed", "bytes", "tasks_done", "tasks_failed", "tasks_lost")
 GAUGES = ("tasks_in_flight", "slots", "docs_per_second")
@@ -40,10 +41,10 @@ class StageMetrics:
         results = done.results
         rows = sum(result.rows for result in results)
         self._rows += rows
-        failed = [n for r in results for name, n in r.counts.items() if name.startswith("failed.")]
+        failed = sum(sum(failures_of(result).values()) for result in results)
         self.count("rows", rows)
         self.count("kept", sum(result.counts.get("kept", 0) for result in results))
-        self.count("failed", sum(failed))
+        self.count("failed", failed)
         self.count("bytes", sum(file.size_bytes for result in results for file in result.files))
         self.count("tasks_done", 1)
         self.set("docs_per_second", self._rows / max(time.perf_counter() - self._began, 1e-9))

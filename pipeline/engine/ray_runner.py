@@ -35,10 +35,6 @@ ASKING = 4
 """Tasks that wait in Ray where an autoscaler has not started a node for them yet; it answers to what waits."""
 
 
-def _silent(_: str) -> None:
-    pass
-
-
 class RayRunner:
     """`address`: a cluster's, `auto` for the one this machine belongs to, or `local` for one that is started here and ended with the run.
 
@@ -51,7 +47,7 @@ class RayRunner:
         out: Place,
         workers: int | None = None,
         resources: Mapping[str, Mapping[str, float]] | None = None,
-        say: Callable[[str], None] = _silent,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._ray = connect(address, workers, say)
         self._most, self._resources, self._say = workers, resources or {}, say

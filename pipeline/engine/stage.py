@@ -101,9 +101,8 @@ class SetOperation(Operation):
     # Bytes of Unit.weight a second and core: decides how units are grouped into tasks.
     rate: ClassVar[float] = 20e6
     temporary: ClassVar[bool] = False  # its files go when the manifests of all its readers stand
-    probes: ClassVar[bool] = (
-        False  # reads places of the inputs only: that nothing is there says nothing of the rest
-    )
+    # Reads places of the inputs only: that nothing is there says nothing of the rest.
+    probes: ClassVar[bool] = False
 
     def units(self, inputs: Inputs) -> list[Unit]:
         """Driver side, from manifests only; the same list whatever the number of workers."""

@@ -1,4 +1,4 @@
-"""Files on a disk: whole, put once under their final name (place.py has the same for object stores).
+"""Files on a disk: whole, put once under their final name (bucket.py has the same for object stores).
 
 A put writes a temporary file beside the target, fsyncs it and renames it, so a reader sees all of a file or none of it.
 No locks: names and bytes are functions of the recipe and the inputs, so two drivers waste work and end equal.
