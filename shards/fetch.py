@@ -83,7 +83,7 @@ class Source(Protocol):
         ...
 
 
-class Disk:
+class MappedFiles:
     """Files of this machine: each is mapped once, each block compared with its hash once."""
 
     keep: int | None = None
@@ -154,7 +154,7 @@ def _about(name: str) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-class Store:
+class CachedObjects:
     """Objects of a store or web server, by way of the node's cache. Not to be used in a forked child: their clients do not survive a fork."""
 
     def __init__(self, cache: Cache) -> None:
@@ -267,10 +267,10 @@ def _key(path: Path | Place, offset: int, xxh3: int) -> str:
 def source_of(path: Path | Place, cache: Cache | None) -> Source:
     """How to read what lies around `path`."""
     if isinstance(path, Path) or path.local:
-        return Disk()
+        return MappedFiles()
     from corpusmill.shards.cache import Cache
 
-    return Store(cache or Cache())
+    return CachedObjects(cache or Cache())
 
 
 def spread(path: object, ranks: int) -> None:

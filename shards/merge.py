@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from corpusmill.pipeline.engine.arrow_files import ArrowFile
-from corpusmill.pipeline.engine.merge import Merge, Place
+from corpusmill.pipeline.engine.merge import Merge, Slice
 from corpusmill.pipeline.engine.stage import Area, FileRecord, Result
 from corpusmill.shards.components import Key
 from corpusmill.shards.scatter import COMPONENTS, components_of, file_name
@@ -49,7 +49,7 @@ class MergeTokens(Merge):
             "tokens": [total[key]["tokens"] for key in ordered],
         }
 
-    def lay_out(self, files: Sequence[ArrowFile]) -> tuple[pa.Schema, list[list[Place]]]:
+    def lay_out(self, files: Sequence[ArrowFile]) -> tuple[pa.Schema, list[list[Slice]]]:
         held = [components_of(file.schema) for file in files]
         ranges = files[0].num_record_batches // len(held[0])
         components = sorted({key for keys in held for key in keys})

@@ -16,6 +16,7 @@ packing, of which best_fit's search is 1 us a document (documents of 500 tokens,
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from corpusmill.shards.layout import Packing
+from corpusmill.shards.layout import Packing, rows_per_block, schema
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -167,14 +168,14 @@ def pack_rows(
     doc_base: int,
     first: int,
     last: int,
-    schema: pa.Schema,
+    kind: pa.Schema,
     eos: int,
 ) -> pa.RecordBatch:
     """Rows `first` to `last` - 1 of a shard as a record batch; documents lie in `stream` from `starts` on.
 
     `doc_base` is the component-wide number of the shard's first document.
     """
-    row_type = schema.field("tokens").type
+    row_type = kind.field("tokens").type
     low, high = int(rows.first[first]), int(rows.first[last])
     bounds = rows.first[first : last + 1] - low
     document, offset, length = (each[low:high] for each in (rows.document, rows.offset, rows.length))
@@ -186,8 +187,8 @@ def pack_rows(
     for target, source, size in zip(*(each.tolist() for each in place_pieces), strict=True):  # as in `place`
         tokens[target : target + size] = stream[source : source + size]
 
-    def lists(values: Array, kind: Any) -> pa.Array:
-        return pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), pa.array(values.astype(kind)))
+    def lists(values: Array, width: Any) -> pa.Array:
+        return pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), pa.array(values.astype(width)))
 
     columns = [
         pa.FixedSizeListArray.from_arrays(pa.array(tokens), type=row_type),
@@ -195,4 +196,24 @@ def pack_rows(
         lists(document.astype(np.uint64) + np.uint64(doc_base), np.uint64),
         lists(offset, np.uint64),
     ]
-    return pa.record_batch(columns, schema=schema)
+    return pa.record_batch(columns, schema=kind)
+
+
+def pack_shard(
+    stream: Array,
+    starts: Integers,
+    rows: Rows,
+    doc_base: int,
+    sequence_length: int,
+    block_bytes: int,
+    eos: int,
+) -> bytes:
+    """All rows of a shard as the bytes of its file, in blocks of about `block_bytes`; else as `pack_rows`."""
+    kind = schema(sequence_length, stream.dtype.name)
+    step = rows_per_block(sequence_length, stream.dtype.name, block_bytes)
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, kind) as writer:
+        for first in range(0, len(rows), step):
+            last = min(first + step, len(rows))
+            writer.write_batch(pack_rows(stream, starts, rows, doc_base, first, last, kind, eos))
+    return sink.getvalue()

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.fetch import Disk, Source, source_of
+from corpusmill.shards.fetch import MappedFiles, Source, source_of
 from corpusmill.shards.fetchers import Damaged
 from corpusmill.shards.layout import (
     BLOCKS_FILE,
@@ -156,7 +156,7 @@ class Shards:
 
     def expect(self, sample: int) -> None:
         """Samples from `sample` on are about to be read: blocks of a store that come up in the next AHEAD are fetched meanwhile."""
-        if isinstance(self.source, Disk) or sample + AHEAD <= self._expected:
+        if isinstance(self.source, MappedFiles) or sample + AHEAD <= self._expected:
             return
         start, end = max(sample, self._expected), sample + 2 * AHEAD
         if self.plan.samples is not None:
@@ -166,7 +166,7 @@ class Shards:
 
     def _fetch(self, blocks: Sequence[int]) -> None:
         """Has blocks brought to this machine, side by side."""
-        if isinstance(self.source, Disk):
+        if isinstance(self.source, MappedFiles):
             return
         jobs = []
         for reader, block in map(self._reader, blocks):
@@ -220,7 +220,7 @@ def _components(folder: Any, plan: Plan, source: Source) -> tuple[ComponentReade
     def read(component: Component) -> ComponentReader:
         return ComponentReader(folder / component.folder, component, source)
 
-    if isinstance(source, Disk):
+    if isinstance(source, MappedFiles):
         return tuple(map(read, plan.components))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return tuple(pool.map(read, plan.components))

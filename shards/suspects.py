@@ -30,7 +30,7 @@ from corpusmill.shards.sidecar import Origin
 from corpusmill.shards.words import Words
 
 if TYPE_CHECKING:
-    from corpusmill.pipeline.engine.place import Place as Folder
+    from corpusmill.pipeline.engine.place import Place
 
 HALF_RUN = 32
 SPARE = 16
@@ -41,7 +41,7 @@ _NO_LETTERS = {"Cc", "Co", "Cn", "Cs"}
 
 
 @dataclass(frozen=True)
-class Place:
+class Sighting:
     """A piece of the document: tokens `start` .. `end` - 1 of a sample are its tokens `token` .."""
 
     sample: int
@@ -68,7 +68,7 @@ class Suspect(Origin):
     garbled: float
     text: str | None
     scores: dict[str, Any]
-    pieces: tuple[Place, ...]
+    pieces: tuple[Sighting, ...]
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Seen:
     """What the samples hold of one document."""
 
     first: Piece
-    places: list[Place] = field(default_factory=list)
+    places: list[Sighting] = field(default_factory=list)
     ids: list[list[int]] = field(default_factory=list)
 
 
@@ -91,7 +91,7 @@ def suspects(path: str | Path | Shards, at: int, until: int | None = None) -> li
         hidden = shards.hidden.tokens(places[sample.component], sample.row, sample.sample)
         for piece in sample.pieces:
             found = seen.setdefault((sample.component, piece.document), _Seen(piece))
-            found.places.append(_place(sample, piece, hidden))
+            found.places.append(_sighting(sample, piece, hidden))
             found.ids.append(row[piece.start : piece.end])
     words = {reader.component.name: _words(reader.tokenizer, reader.manifest) for reader in shards.components}
     sizes = {reader.component.name: reader.manifest.vocab_size for reader in shards.components}
@@ -104,10 +104,10 @@ def suspects(path: str | Path | Shards, at: int, until: int | None = None) -> li
     return sorted(judged, key=lambda each: (-each.suspicion, each.pieces[0].sample, each.pieces[0].start))
 
 
-def _place(sample: Located, piece: Piece, hidden: set[int]) -> Place:
+def _sighting(sample: Located, piece: Piece, hidden: set[int]) -> Sighting:
     gone = not hidden.isdisjoint(range(piece.start, piece.end))
     where = (sample.sample, sample.epoch, sample.shard, sample.block, sample.row)
-    return Place(*where, piece.start, piece.end, piece.token, gone)
+    return Sighting(*where, piece.start, piece.end, piece.token, gone)
 
 
 def _rare(seen: _Seen, vocab_size: int) -> float:
@@ -157,7 +157,7 @@ def _is_garbled(letter: str) -> bool:
     return letter == "\N{REPLACEMENT CHARACTER}" or unicodedata.category(letter) in _NO_LETTERS
 
 
-def _words(path: Path | Folder, manifest: Manifest) -> Words | None:
+def _words(path: Path | Place, manifest: Manifest) -> Words | None:
     """What its tokenizer.json says; None where it is missing or of a kind that we cannot spell. Raises ShardError for another one."""
     if not path.is_file():
         return None

@@ -34,12 +34,10 @@ from corpusmill.shards.layout import (
     ShardFile,
     block_table,
     encode_blocks,
-    rows_per_block,
-    schema,
 )
 from corpusmill.shards.megatron import Indexed, read_indexed
 from corpusmill.shards.mixture import PPB
-from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_rows
+from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_shard
 from corpusmill.shards.permutation import derive, permute
 from corpusmill.shards.plan import Phase, Plan, compile_plan
 from corpusmill.shards.sidecar import is_text
@@ -149,7 +147,8 @@ def _write(source: Indexed, made: Tokenizer, folder: Path, name: str, sizes: Siz
         stream, starts = _gathered(source, documents, made)
         lengths = np.diff(starts)
         rows = lay_rows(sizes.packing, lengths, sizes.sequence_length)
-        data = _packed(stream, starts, rows, first_doc, made, sizes)
+        length, block_bytes = sizes.sequence_length, sizes.block_bytes
+        data = pack_shard(stream, starts, rows, first_doc, length, block_bytes, made.eos)
         docs = _docs(source, documents, lengths, rows, first_doc, name)
         file = ShardFile(
             f"part-{part:05d}.arrow",
@@ -186,24 +185,6 @@ def _gathered(
             parts.append(np.array([made.eos], made.dtype))
             lengths[-1] += 1
     return np.concatenate(parts), doc_starts(np.array(lengths))
-
-
-def _packed(
-    stream: npt.NDArray[np.unsignedinteger],
-    starts: Integers,
-    rows: Rows,
-    first_doc: int,
-    made: Tokenizer,
-    sizes: Sizes,
-) -> bytes:
-    kind = schema(sizes.sequence_length, made.dtype.name)
-    step = rows_per_block(sizes.sequence_length, made.dtype.name, sizes.block_bytes)
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, kind) as writer:
-        for first in range(0, len(rows), step):
-            last = min(first + step, len(rows))
-            writer.write_batch(pack_rows(stream, starts, rows, first_doc, first, last, kind, made.eos))
-    return sink.getvalue()
 
 
 def _docs(

@@ -43,10 +43,8 @@ from corpusmill.shards.layout import (
     Boundary,
     Packing,
     block_table,
-    rows_per_block,
-    schema,
 )
-from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_rows, place
+from corpusmill.shards.pack import Rows, doc_starts, lay_rows, pack_shard, place
 from corpusmill.shards.scatter import components_of, file_name
 from corpusmill.shards.sealed import component_files
 
@@ -135,7 +133,8 @@ class Write(SetOperation):
         rows = lay_rows(self.packing, lengths[order], self.sequence_length)
         stream = self._stream(unit.fields, batches, order, starts)
         part, slug = unit.fields["shard"], unit.fields["slug"]
-        data = self._pack(stream, starts, rows, unit.fields)
+        first_doc, eos = unit.fields["first_doc"], unit.fields["eos"]
+        data = pack_shard(stream, starts, rows, first_doc, self.sequence_length, self.block_bytes, eos)
         io.write_bytes(f"{slug}/part-{part:05d}.arrow", data, rows=len(rows))
         blocks = block_table(pa.py_buffer(data), part)
         docs = self._docs(records.drop_columns(["tokens"]), lengths, order, rows, unit.fields)
@@ -180,20 +179,6 @@ class Write(SetOperation):
             place(stream, column.flatten().to_numpy(), pc.list_value_length(column).to_numpy(), here)
             first += batch.num_rows
         return stream
-
-    def _pack(
-        self, stream: npt.NDArray[Any], starts: npt.NDArray[np.int64], rows: Rows, fields: dict[str, Any]
-    ) -> bytes:
-        kind = schema(self.sequence_length, fields["dtype"])
-        step = rows_per_block(self.sequence_length, fields["dtype"], self.block_bytes)
-        sink = streams.BytesIO()
-        with pa.ipc.new_file(sink, kind) as writer:
-            for first in range(0, len(rows), step):
-                last = min(first + step, len(rows))
-                writer.write_batch(
-                    pack_rows(stream, starts, rows, fields["first_doc"], first, last, kind, fields["eos"])
-                )
-        return sink.getvalue()
 
     def _docs(
         self,

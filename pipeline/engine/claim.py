@@ -13,7 +13,7 @@ from corpusmill.pipeline.engine.stage import Stage
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.recipe import Recipe
 
-Inputs = list[dict[str, Any]]
+Described = list[dict[str, Any]]
 """As `describe_inputs` gives them."""
 
 
@@ -22,7 +22,7 @@ class Claim:
     """`old` is the state found in OUT, `admitted` the recipe that stands there since; `keep_longer` when ours is the beginning of it."""
 
     out: Place
-    inputs: Inputs
+    inputs: Described
     old: states.State | None
     admitted: dict[str, Any] | None
     keep_longer: bool
@@ -72,7 +72,7 @@ class Claim:
 
 
 def claim(
-    out: Place, recipe: Recipe, inputs: Inputs, own: Mapping[str, dict[str, Any]], update: bool
+    out: Place, recipe: Recipe, inputs: Described, own: Mapping[str, dict[str, Any]], update: bool
 ) -> Claim:
     """Compare with what stands in OUT; another recipe, input or version is an error unless `update` is given."""
     new, old, standing = recipe.canonical(), states.read_state(out), states.read_recipe(out)

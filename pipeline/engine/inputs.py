@@ -18,6 +18,7 @@ from corpusmill.pipeline.engine.remote_inputs import (
     fixed_prefix,
     found_at,
     listed,
+    probe_starts,
     relative_of,
     remote_identity,
 )
@@ -34,8 +35,8 @@ def identity(path: Path) -> str:
     size = path.stat().st_size
     digest = xxhash.xxh3_128(str(size).encode())
     with path.open("rb") as file:
-        for offset in (0, max(0, size // 2 - PROBE_BYTES // 2), max(0, size - PROBE_BYTES)):
-            file.seek(offset)
+        for start in probe_starts(size):
+            file.seek(start)
             digest.update(file.read(PROBE_BYTES))
     return digest.hexdigest()
 

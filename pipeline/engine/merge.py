@@ -42,7 +42,7 @@ class Bounds:
 
 BOUNDS = Bounds()
 
-Place = tuple[int, int]
+Slice = tuple[int, int]
 """A slice: (file, batch in it)."""
 
 
@@ -101,7 +101,7 @@ class Merge(SetOperation):
         rows = io.write_arrow(self.file_name(unit.index), merged(files, schema, places), schema)
         return io.result(rows=rows, extra=unit.fields["extra"])
 
-    def lay_out(self, files: Sequence[ArrowFile]) -> tuple[pa.Schema, list[list[Place]]]:
+    def lay_out(self, files: Sequence[ArrowFile]) -> tuple[pa.Schema, list[list[Slice]]]:
         """The schema of the merged file, and what each of its slices is made of."""
         batches = range(files[0].num_record_batches)
         return files[0].schema, [[(file, batch) for file in range(len(files))] for batch in batches]
@@ -113,7 +113,7 @@ class Merge(SetOperation):
 
 
 def merged(
-    files: Sequence[ArrowFile], schema: pa.Schema, places: list[list[Place]]
+    files: Sequence[ArrowFile], schema: pa.Schema, places: list[list[Slice]]
 ) -> Iterator[pa.RecordBatch]:
     """The slices of a merged file, one after the other."""
     for parts in places:

@@ -101,15 +101,16 @@ def relative_of(url: str, prefix: str) -> str:
         raise InputError(f"{url}: its name is not in UTF-8, and ids are made of names") from None
 
 
+def probe_starts(size_bytes: int) -> tuple[int, int, int]:
+    """Where the hashed bytes of a file begin: its first, middle and last PROBE_BYTES."""
+    return 0, max(0, size_bytes // 2 - PROBE_BYTES // 2), max(0, size_bytes - PROBE_BYTES)
+
+
 def remote_identity(file: RemoteFile) -> str:
     """Size and version; without an ETag a web server's file is looked at in three places as well, as one on a disk is."""
     digest = xxhash.xxh3_128(f"{file.size_bytes} {file.version}".encode())
     if scheme_of(file.url) in WEB and not file.version.startswith('"') and file.ranges:
         reader = WebReader(file)
-        for start in (
-            0,
-            max(0, file.size_bytes // 2 - PROBE_BYTES // 2),
-            max(0, file.size_bytes - PROBE_BYTES),
-        ):
+        for start in probe_starts(file.size_bytes):
             digest.update(reader.read(start, min(file.size_bytes, start + PROBE_BYTES)))
     return digest.hexdigest()
