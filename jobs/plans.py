@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from corpusmill.mixing import weights as shares
 from corpusmill.pipeline.engine.alone import alone
-from corpusmill.pipeline.engine.place import Disk, Place, place_of, readable
+from corpusmill.pipeline.engine.disk import Disk
+from corpusmill.pipeline.engine.place import Place, place_of, readable
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.append import appended, write_appended
 from corpusmill.shards.hide import carry

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.export import engine_of
+from corpusmill.shards.data_sets import engine_of
 from corpusmill.shards.fetch import source_of
 from corpusmill.shards.layout import read_manifest
 from corpusmill.shards.opened import BlockView

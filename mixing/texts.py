@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from corpusmill.pipeline.engine.place import Disk, Place
+from corpusmill.pipeline.engine.disk import Disk
+from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.fetch import source_of
 from corpusmill.shards.layout import read_manifest

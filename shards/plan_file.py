@@ -42,7 +42,8 @@ def place_at(path: str | Path | Place) -> Path | Place:
     """A path of this machine stays one: reading it needs no client of a store."""
     if isinstance(path, Path) or (isinstance(path, str) and "://" not in path):
         return Path(path)
-    from corpusmill.pipeline.engine.place import Disk, readable
+    from corpusmill.pipeline.engine.disk import Disk
+    from corpusmill.pipeline.engine.place import readable
 
     place = readable(path)
     return place.path if isinstance(place, Disk) else place

@@ -224,7 +224,7 @@ def _stands(path: Path | Place) -> bool:
     """Whether a list is there. A link that leads nowhere is one that cannot be read, not one that hides nothing."""
     if isinstance(path, Path):
         return os.path.lexists(path)
-    from corpusmill.pipeline.engine.place import Disk
+    from corpusmill.pipeline.engine.disk import Disk
 
     return os.path.lexists(path.path) if isinstance(path, Disk) else path.is_file()
 

@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from corpusmill.jobs.reporter import SilentReporter
+from corpusmill.pipeline.engine.disk import Disk
 from corpusmill.pipeline.engine.driver import Driver
 from corpusmill.pipeline.engine.local import LocalRunner
-from corpusmill.pipeline.engine.place import Disk
 from corpusmill.pipeline.engine.task import path_of
 from corpusmill.pipeline.recipe import parse_recipe
 

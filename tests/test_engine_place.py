@@ -21,7 +21,8 @@ from s3_server import SECRETS, Bucket
 
 from corpusmill.pipeline import remote
 from corpusmill.pipeline.engine import bucket as buckets
-from corpusmill.pipeline.engine.place import Disk, Place, place_of
+from corpusmill.pipeline.engine.disk import Disk
+from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import InputError, RecipeError
 

@@ -11,7 +11,7 @@ from pin_results import warc_record
 from runs import corpusmill
 
 from corpusmill.jobs.reporter import SilentReporter
-from corpusmill.pipeline.engine.place import Disk
+from corpusmill.pipeline.engine.disk import Disk
 from corpusmill.pipeline.engine.silence import barren_files, nothing_kept
 from corpusmill.pipeline.engine.stage import Result
 from corpusmill.pipeline.errors import InputError

@@ -13,7 +13,7 @@ import pytest
 from shard_samples import EOS, Sample, documents, small_shards, write_component, write_shards
 
 from corpusmill.pipeline.errors import CursorError, InputError, ShardError
-from corpusmill.shards import export, stream
+from corpusmill.shards import data_sets, stream
 from corpusmill.shards.export import export_tokens
 from corpusmill.shards.hide import hide_document
 from corpusmill.shards.layout import PLAN_FILE
@@ -177,7 +177,7 @@ def test_what_is_in_quarantine_is_not_exported(tmp_path: Path) -> None:
 def test_a_large_shard_is_exported_in_pieces(
     shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "TOKENS_A_TABLE", 100)
+    monkeypatch.setattr(data_sets, "TOKENS_A_TABLE", 100)
     for form in ("parquet", "megatron"):
         made = export_tokens(shards, tmp_path / form, form)
         assert made[0].items == 50 and made[0].tokens == sum(map(len, with_eos(DOCUMENTS["books"])))

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from corpusmill.pipeline.engine.place import Disk, Place
+from corpusmill.pipeline.engine.disk import Disk
+from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.errors import RunError
 
 if TYPE_CHECKING:

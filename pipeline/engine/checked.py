@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from corpusmill.pipeline.engine.place import Disk, Place
+from corpusmill.pipeline.engine.disk import Disk
+from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.store import hash_bytes, hash_file
 from corpusmill.pipeline.errors import DamagedError
 
