@@ -22,6 +22,7 @@ from corpusmill.pipeline.engine.replay import Replay
 from corpusmill.pipeline.engine.resources import need_no_cluster, parse_overrides
 from corpusmill.pipeline.engine.roles import Reporter
 from corpusmill.pipeline.engine.stage import InputFile
+from corpusmill.pipeline.engine.store import can_write
 from corpusmill.pipeline.recipe import Recipe
 from corpusmill.pipeline.run import Run
 
@@ -122,17 +123,8 @@ def keep_kernels_somewhere(folders: Sequence[Path]) -> None:
 
     Private and new each time: compiled kernels are loaded as code.
     """
-    if "NUMBA_CACHE_DIR" in os.environ or any(_can_write(folder) for folder in folders):
+    if "NUMBA_CACHE_DIR" in os.environ or any(can_write(folder) for folder in folders):
         return
     folder = tempfile.mkdtemp(prefix="corpusmill-kernels-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["NUMBA_CACHE_DIR"] = folder
-
-
-def _can_write(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False

@@ -19,6 +19,7 @@ from corpusmill.pipeline.engine.place import readable
 from corpusmill.pipeline.engine.state import RUN
 from corpusmill.pipeline.errors import InputError
 from corpusmill.pipeline.registry import suggestion
+from corpusmill.pipeline.rules import BOUNDS
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.run import Run
@@ -157,10 +158,6 @@ def missed_lines(run: Run, described: Mapping[str, Any]) -> Iterator[str]:
         for bit, (rule, cut) in enumerate(stage.own["fields"]["cuts"]):
             if hit >> bit & 1:
                 value = described.get(cut["measure"])
-                bounds = {
-                    name: cut[name]
-                    for name in ("at_least", "at_most", "one_of", "none_of")
-                    if cut[name] is not None
-                }
+                bounds = {name: cut[name] for name in BOUNDS if cut[name] is not None}
                 wanted = ", ".join(f"{name} {figure(bound)}" for name, bound in bounds.items())
                 yield f"{rule}: {cut['measure']} is {figure(value)}, wanted {wanted}"

@@ -10,6 +10,9 @@ from typing import ClassVar
 
 from corpusmill.pipeline.engine.stage import Edit, Measure
 
+BOUNDS = ("at_least", "at_most", "one_of", "none_of")
+"""The fields of a cut that may be its bound."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -27,7 +30,7 @@ class Cut:
 
     def reason(self, rule: str) -> str:
         """`rule.measure.at_least|at_most|one_of|none_of`."""
-        for bound in ("at_least", "at_most", "one_of", "none_of"):
+        for bound in BOUNDS:
             if getattr(self, bound) is not None:
                 return f"{rule}.{self.measure}.{bound}"
         raise ValueError(f"cut on {self.measure} has no bound")

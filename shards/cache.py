@@ -19,7 +19,6 @@ import fcntl
 import hashlib
 import mmap
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from corpusmill.pipeline.engine.store import own_folder
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.fetch import Counts
 
@@ -48,17 +48,13 @@ class Cache:
 
     def place(self) -> Path:
         """The folder, made: of this user alone, since what lies there is handed to trainers."""
-        user = os.getuid()
-        folder = Path(self.folder or Path(tempfile.gettempdir()) / f"corpusmill-{user}" / "blocks")
         try:
+            folder = own_folder() / "blocks" if self.folder is None else Path(self.folder)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            owner = folder.stat().st_uid
         except OSError as error:
             raise ShardError(
-                f"{folder}: blocks cannot be kept there ({error.strerror}); name another folder with cache=Cache(FOLDER)"
+                f"{error.filename}: blocks cannot be kept there ({error.strerror}); name another folder with cache=Cache(FOLDER)"
             ) from error
-        if self.folder is None and owner != user:
-            raise ShardError(f"{folder} is another user's; name a folder with cache=Cache(FOLDER)")
         return folder
 
 

@@ -11,7 +11,6 @@ import functools
 import io
 import os
 import random
-import stat
 import tempfile
 import time
 import uuid
@@ -282,13 +281,10 @@ def _in_thread(work: Callable[[], T]) -> T:
 @functools.cache
 def local_folder() -> Path:
     """TMPDIR/corpusmill-<user>: files on their way to a store, and the logs of workers. What killed writers left there is removed."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    folder = Path(tempfile.gettempdir()) / f"corpusmill-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
-        # The name is another user's: nothing is written where that one could read or change it.
-        folder = Path(tempfile.gettempdir()) / f"corpusmill-{user}-{uuid.uuid4().hex}"
+    try:
+        folder = store.own_folder()
+    except PermissionError:  # nothing is written where another user could read or change it
+        folder = Path(tempfile.gettempdir()) / f"corpusmill-{os.getuid()}-{uuid.uuid4().hex}"
         folder.mkdir(mode=0o700)
     store.sweep(folder)
     return folder

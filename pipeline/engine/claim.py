@@ -12,6 +12,7 @@ from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.stage import Stage
 from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.recipe import Recipe
+from corpusmill.pipeline.rules import BOUNDS
 
 Described = list[dict[str, Any]]
 """As `describe_inputs` gives them."""
@@ -103,7 +104,7 @@ def _cuts(own: Mapping[str, Any]) -> dict[str, Any]:
             {"bound": cut[name], "when": cut["only"]} if cut.get("only") else cut[name],
         )
         for rule, cut in cuts
-        for name in ("at_least", "at_most", "one_of", "none_of")
+        for name in BOUNDS
         if cut[name] is not None
     ]
     named = dict(bounds)

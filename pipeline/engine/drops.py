@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from corpusmill.pipeline.engine.files import Files
 from corpusmill.pipeline.engine.stage import Result, Stage
 from corpusmill.pipeline.judge import Judge
+from corpusmill.pipeline.rules import BOUNDS
 
 EARLY_ROWS = 10_000
 """Rows from which a budget is judged before a stage is done, and documents from which `max_drop` stops a run."""
@@ -121,11 +122,7 @@ def _by_reason(counts: Mapping[str, int]) -> dict[str, int]:
 def _wanted(operation: Judge, reason: str, files: Files, parts: Sequence[int]) -> str:
     """The bounds of a cut and what its measure is."""
     cut = next(cut for rule, cut in operation.cuts if cut.reason(rule) == reason)
-    bounds = {
-        name: bound
-        for name in ("at_least", "at_most", "one_of", "none_of")
-        if (bound := getattr(cut, name)) is not None
-    }
+    bounds = {name: bound for name in BOUNDS if (bound := getattr(cut, name)) is not None}
     wanted = ", ".join(f"{name} {_word(bound)}" for name, bound in bounds.items())
     return f"wanted {cut.measure} {wanted}; {spread(files, cut.measure, parts)}"
 

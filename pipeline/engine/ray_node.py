@@ -12,11 +12,11 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from corpusmill.pipeline.engine.store import can_write, own_folder, put
 from corpusmill.pipeline.errors import ModelError
 
 SEEN: set[str] = set()
@@ -74,7 +74,6 @@ def run_here(message: str, folder: str, terms: Mapping[str, Any], models: Mappin
 
 def place_model(name: str, reference: Any) -> None:
     """The model in this node's folder for models, from the driver's copy unless it is there."""
-    from corpusmill.pipeline.engine.store import put
     from corpusmill.pipeline.models import model_path, models_folder, pinned
 
     if f"model {name}" in SEEN:
@@ -90,10 +89,10 @@ def place_model(name: str, reference: Any) -> None:
             raise ModelError(
                 f"the model {name} came to {os.uname().nodename} with another sha256 than it left the driver with"
             ) from None
-        folder = next(filter(_can_write, (models_folder(), scratch() / "models")), None)
+        folder = next(filter(can_write, (models_folder(), own_folder() / "models")), None)
         if folder is None:
             raise ModelError(
-                f"{os.uname().nodename}: the model {name} can be written neither to {models_folder()} nor to {scratch()}: "
+                f"{os.uname().nodename}: the model {name} can be written neither to {models_folder()} nor to {own_folder()}: "
                 "set CORPUSMILL_MODELS on the nodes to a folder that can be written"
             ) from None
         put(folder / f"{model.file}.NOTICE", model.notice.encode())
@@ -107,11 +106,11 @@ def keep_kernels(versions: Mapping[str, str | None]) -> None:
     """Where the package's folder cannot be written, numba gets one a node and version; else kernels lie with the code that they were made of."""
     import corpusmill
 
-    if "NUMBA_CACHE_DIR" not in os.environ and not _can_write(
+    if "NUMBA_CACHE_DIR" not in os.environ and not can_write(
         Path(corpusmill.__file__).parent / "__pycache__"
     ):
-        kept = scratch() / "kernels" / _key(versions)
-        if _can_write(kept):
+        kept = own_folder() / "kernels" / _key(versions)
+        if can_write(kept):
             os.environ["NUMBA_CACHE_DIR"] = str(kept)
 
 
@@ -127,7 +126,7 @@ def warm_once(operation: str, warm: Callable[[], None], versions: Mapping[str, s
     where = hashlib.sha256(os.environ.get("NUMBA_CACHE_DIR", sys.prefix + __file__).encode()).hexdigest()[:12]
     with contextlib.ExitStack() as held:
         try:
-            folder = scratch()
+            folder = own_folder()
             lock = held.enter_context((folder / f"warm-{name}-{where}.lock").open("a+"))
         except OSError:
             warm()  # no place for a lock: every worker for itself
@@ -141,23 +140,5 @@ def warm_once(operation: str, warm: Callable[[], None], versions: Mapping[str, s
             lock.flush()
 
 
-def scratch() -> Path:
-    """A folder of this user on this node; OSError when somebody else's lies in its place: kernels are loaded as code."""
-    folder = Path(tempfile.gettempdir()) / f"corpusmill-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")
-    return folder
-
-
 def _key(versions: Mapping[str, str | None]) -> str:
     return "-".join(f"{name}{versions.get(name)}" for name in ("corpusmill", "numba", "python"))
-
-
-def _can_write(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False

@@ -6,8 +6,11 @@ No locks: names and bytes are functions of the recipe and the inputs, so two dri
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +80,29 @@ def files_below(folder: Path) -> Iterator[Path]:
     """All files; folders that another driver removes meanwhile are passed over (`rglob` raises)."""
     for where, _, names in os.walk(folder):
         yield from (Path(where, name) for name in names)
+
+
+def own_folder() -> Path:
+    """TMPDIR/corpusmill-<user>, for this user alone; PermissionError when what lies there is not this user's own folder.
+
+    What lies below is trusted: compiled kernels are loaded as code, blocks of shards are handed to trainers.
+    """
+    folder = Path(tempfile.gettempdir()) / f"corpusmill-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(errno.EACCES, "it is another user's", str(folder))
+    return folder
+
+
+def can_write(folder: Path) -> bool:
+    """Whether a file can be made in a folder, which is made where it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
 
 
 def _alive(pid: int) -> bool:
