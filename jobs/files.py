@@ -11,6 +11,7 @@ from corpusmill.jobs.tables import table_lines
 from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.state import RECIPE
 from corpusmill.pipeline.errors import InputError
+from corpusmill.shards.layout import PLAN_FILE
 
 
 def file_lines(path: Place, rows: int, columns: list[str] | None, as_json: bool) -> Iterator[str]:
@@ -44,10 +45,10 @@ def arrow_lines(path: Place, rows: int, columns: list[str] | None, as_json: bool
 
 def stream_lines(path: Place) -> Iterator[str]:
     """A plan (components, weights, phases) or a cursor."""
-    if path.suffix == ".json" and path.is_file() and path.name != "plan.json":
+    if path.suffix == ".json" and path.is_file() and path.name != PLAN_FILE:
         yield from (f"{key}: {value}" for key, value in json.loads(path.read_text(encoding="utf-8")).items())
         return
-    for place in (path, path / "plan.json", path / "shards" / "plan.json"):
+    for place in (path, path / PLAN_FILE, path / "shards" / PLAN_FILE):
         if place.is_file():
             yield json.dumps(json.loads(place.read_text(encoding="utf-8")), indent=1)
             return

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from corpusmill import __version__
+from corpusmill.jobs.commands.arguments import need_share
 from corpusmill.jobs.following import follow, next_steps, outcome
 from corpusmill.pipeline.errors import RecipeError, RunError
 from corpusmill.pipeline.remote import redacted, scheme_of, surroundings
@@ -68,8 +69,7 @@ def command_submit(options: argparse.Namespace) -> int:
     from corpusmill.pipeline.recipe import load_recipe
 
     load_recipe(options.recipe)  # what cannot be run is refused before anything travels
-    if options.sample is not None and not 0 < options.sample <= 1:
-        raise RecipeError(f"--sample {options.sample}: a share above 0 and up to 1 is needed")
+    need_share(options.sample)
     address = checked_address(options.address)
     need_token()
     need_answer(address)

@@ -7,7 +7,6 @@ Vectorised Arrow compute, a few milliseconds per 20,000 rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,9 +111,3 @@ def _passes(values: pa.ChunkedArray, cut: Cut) -> npt.NDArray[np.bool_]:
         if choices is not None:
             passes &= mask(pc.is_in(values, pa.array(choices, values.type))) == wanted
     return passes
-
-
-def hit_names(reasons: Sequence[str], hit: int) -> list[str]:
-    """The reasons behind one `cuts_hit` value."""
-    names = [name for bit, name in enumerate(reasons) if hit >> bit & 1]
-    return [*names, UNMEASURED] if hit >> MAX_CUTS & 1 else names

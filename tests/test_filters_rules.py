@@ -14,7 +14,7 @@ from corpusmill.filters.gopher import GopherQuality, GopherRepetition
 from corpusmill.filters.measures import TextMeasures
 from corpusmill.filters.rule import FilterRule
 from corpusmill.pipeline.errors import RecipeError
-from corpusmill.pipeline.judge import Judge, hit_names
+from corpusmill.pipeline.judge import MAX_CUTS, Judge
 
 
 def only(kind: Any, *names: str, **fields: Any) -> FilterRule:
@@ -29,7 +29,9 @@ def hits(rule: FilterRule, text: str) -> list[str]:
     (operation,) = rule.measures()
     judge = Judge(tuple(("r", cut) for cut in rule.cuts()))
     verdict = judge.judge(operation.measure(pa.table({"text": pa.array([text], pa.large_string())})))
-    return [name.removeprefix("r.") for name in hit_names(judge.reasons(), verdict["cuts_hit"][0].as_py())]
+    mask = verdict["cuts_hit"][0].as_py()
+    assert not mask >> MAX_CUTS, "a measure is null or not a number"
+    return [name.removeprefix("r.") for bit, name in enumerate(judge.reasons()) if mask >> bit & 1]
 
 
 def lines(different: int, same: int, text: str = "A line of some words, number {}.") -> str:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from corpusmill.pipeline.errors import RecipeError
-from corpusmill.pipeline.judge import MAX_CUTS, Judge, hit_names
+from corpusmill.pipeline.judge import MAX_CUTS, Judge
 from corpusmill.pipeline.rules import Cut
 
 
@@ -33,9 +33,9 @@ def test_bounds_are_inclusive_and_the_first_failing_cut_in_recipe_order_is_the_r
 
 
 def test_all_failing_cuts_are_recorded_not_only_the_first() -> None:
-    cuts = [("a", Cut("x", at_least=1)), ("b", Cut("y", at_most=1))]
+    cuts = [("a", Cut("x", at_least=1)), ("b", Cut("y", at_most=1)), ("c", Cut("y", at_least=1))]
     (row,) = judge(cuts, x=[0], y=[2])
-    assert hit_names(Judge(tuple(cuts)).reasons(), int(row["cuts_hit"])) == ["a.x.at_least", "b.y.at_most"]
+    assert row["cuts_hit"] == 0b011
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])

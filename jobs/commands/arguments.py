@@ -73,6 +73,12 @@ def need_pipeline() -> None:
         )
 
 
+def need_share(sample: float | None) -> None:
+    """RecipeError for a --sample that is no share."""
+    if sample is not None and not 0 < sample <= 1:
+        raise RecipeError(f"--sample {sample}: a share above 0 and up to 1 is needed")
+
+
 def reachable(path: str) -> Place:
     """A place to read: what is wrong with a bucket or its credentials is said at once."""
     from corpusmill.pipeline.engine.place import readable

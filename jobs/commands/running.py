@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.jobs import submit
-from corpusmill.jobs.commands.arguments import count, need_pipeline
+from corpusmill.jobs.commands.arguments import count, need_pipeline, need_share
 from corpusmill.jobs.cost import command as cost
-from corpusmill.pipeline.errors import RecipeError
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.run import Run
@@ -160,8 +159,7 @@ def run_with(options: argparse.Namespace, recipe: Any, until: str | None = None)
 
     if options.input:
         recipe = recipe.with_inputs(options.input)
-    if options.sample is not None and not 0 < options.sample <= 1:
-        raise RecipeError(f"--sample {options.sample}: a share above 0 and up to 1 is needed")
+    need_share(options.sample)
     return run_recipe(
         recipe,
         options.out,
