@@ -7,7 +7,6 @@ in the second. Memory: one shard's tokens (`documents`) or a few blocks (`rows`)
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -133,15 +132,11 @@ def engine_of(reader: ComponentReader) -> HuggingFace:
     """The tokenizer of a component's shards, compared with the hash that they carry."""
     from corpusmill.pipeline.text.engines import HuggingFace
 
-    manifest = reader.manifest
     path = reader.tokenizer
     try:
-        content = path.read_bytes()
+        return HuggingFace(reader.read_tokenizer(), str(path))
     except OSError as error:
         raise ShardError(f"{path} cannot be read ({error}); restore it, or leave out the text") from error
-    if hashlib.sha256(content).hexdigest() != manifest.tokenizer_sha256:
-        raise ShardError(f"{path} is not the tokenizer that the shards were made with; restore it")
-    return HuggingFace(content, str(path))
 
 
 def _hidden(shards: Shards, reader: ComponentReader) -> dict[int, list[tuple[int, int]]]:

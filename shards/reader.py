@@ -76,6 +76,15 @@ class ComponentReader:
         """tokenizer.json of the component."""
         return file_of(self.folder, self.manifest.tokenizer_file)
 
+    def read_tokenizer(self) -> bytes:
+        """Its bytes; raises ShardError when it is not the one that the shards were made with, OSError when it cannot be read."""
+        data = self.tokenizer.read_bytes()
+        if content_hash(data) != self.manifest.tokenizer_sha256:
+            raise ShardError(
+                f"{self.tokenizer} is not the tokenizer that the shards were made with; restore it"
+            )
+        return data
+
     def block_of(self, rows: Indices) -> Indices:
         """The block that holds each component-wide row."""
         return np.searchsorted(self.first_row, rows, side="right") - 1

@@ -13,24 +13,18 @@ also one that repeats several tokens.
 
 from __future__ import annotations
 
-import hashlib
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from corpusmill.pipeline.errors import ShardError
-from corpusmill.shards.layout import Manifest
 from corpusmill.shards.locate import Located, Piece, locate
-from corpusmill.shards.reader import Shards
+from corpusmill.shards.reader import ComponentReader, Shards
 from corpusmill.shards.sidecar import Origin
 from corpusmill.shards.words import Words
-
-if TYPE_CHECKING:
-    from corpusmill.pipeline.engine.place import Place
 
 HALF_RUN = 32
 SPARE = 16
@@ -93,7 +87,7 @@ def suspects(path: str | Path | Shards, at: int, until: int | None = None) -> li
             found = seen.setdefault((sample.component, piece.document), _Seen(piece))
             found.places.append(_sighting(sample, piece, hidden))
             found.ids.append(row[piece.start : piece.end])
-    words = {reader.component.name: _words(reader.tokenizer, reader.manifest) for reader in shards.components}
+    words = {reader.component.name: _words(reader) for reader in shards.components}
     sizes = {reader.component.name: reader.manifest.vocab_size for reader in shards.components}
     rare = {key: _rare(found, sizes[key[0]]) for key, found in seen.items()}
     usual = median(rare.values())
@@ -157,13 +151,11 @@ def _is_garbled(letter: str) -> bool:
     return letter == "\N{REPLACEMENT CHARACTER}" or unicodedata.category(letter) in _NO_LETTERS
 
 
-def _words(path: Path | Place, manifest: Manifest) -> Words | None:
+def _words(reader: ComponentReader) -> Words | None:
     """What its tokenizer.json says; None where it is missing or of a kind that we cannot spell. Raises ShardError for another one."""
-    if not path.is_file():
+    if not reader.tokenizer.is_file():
         return None
-    data = path.read_bytes()
-    if hashlib.sha256(data).hexdigest() != manifest.tokenizer_sha256:
-        raise ShardError(f"{path} is not the tokenizer that the shards were made with; restore it")
+    data = reader.read_tokenizer()
     try:
         return Words(data)
     except ValueError:
