@@ -14,8 +14,20 @@ import pyarrow as pa
 from corpusmill.jobs.tables import plain
 from corpusmill.pipeline.documents import ROW_GROUP
 from corpusmill.pipeline.engine.files import Files, part_name
-from corpusmill.pipeline.engine.place import Where, place_of
+from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
+from corpusmill.pipeline.engine.local import LocalRunner, Stop
+from corpusmill.pipeline.engine.manifest import (
+    COMMITS,
+    Manifest,
+    damaged_units,
+    read_commits,
+    read_manifest,
+    write_manifest,
+)
+from corpusmill.pipeline.engine.place import Place, Where, place_of
+from corpusmill.pipeline.engine.results import Packed
 from corpusmill.pipeline.engine.stage import Result, SetOperation, Stage, TaskIO, Unit
+from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.run import Run, partition_table
 
@@ -54,17 +66,7 @@ def to_jsonl_zst(table: pa.Table) -> bytes:
 
 def export(out: Where, to: Where, columns: list[str], which: str, format: str, workers: int | None) -> str:
     """Write one file a partition into `to`; returns a line that says what was written. Raises RecipeError for an unknown column."""
-    from corpusmill.jobs.run import cores
-    from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
-    from corpusmill.pipeline.engine.local import LocalRunner, Stop
-    from corpusmill.pipeline.engine.manifest import (
-        COMMITS,
-        damaged_units,
-        read_commits,
-        read_manifest,
-        write_manifest,
-    )
-    from corpusmill.pipeline.engine.task import task_of
+    from corpusmill.jobs.run import cores  # the driver comes along, of which the workers have no use
 
     out, to = place_of(out).absolute(), place_of(to).absolute()
     run = Run(out)
@@ -75,33 +77,18 @@ def export(out: Where, to: Where, columns: list[str], which: str, format: str, w
         hashes = known([Unit(part, 0, parts=(part,))])
         # A wrong column is an error before anything is written.
         partition_table(run, part, columns, which, hashes)
-    operation = Export(str(out), tuple(columns), which, format)  # type: ignore[arg-type]
-    stage = Stage("export", operation)
+    stage = Stage("export", Export(str(out), tuple(columns), which, format))  # type: ignore[arg-type]
     own = own_ingredients(stage, run.state.seed)
     own["fields"].pop("out")
     print_of = fingerprint(own, {each.name: each.content for each in run.state.stages})
-    standing = read_manifest(to)
-    begun = to / COMMITS / print_of  # says whose commits these are, while there is no manifest to say it
-    to.check(write=True)
-    to.sweep()
-    sizes = to.sizes()
-    if standing is not None and standing.fingerprint != print_of:
-        raise RecipeError(f"{to} holds another export: choose another folder or delete it")
-    if standing is None and not begun.is_file() and sizes:
-        raise RecipeError(
-            f"{to} holds something else or another export, begun: choose another folder or delete it"
-        )
-    done = read_commits(to) if standing is None else dict(standing.results)
-    for part in damaged_units(sizes, done):
-        del done[part]
+    standing, done = _standing(to, print_of)
     if standing is None or len(done) < len(standing.results):
-        begun.put(b"")
+        (to / COMMITS / print_of).put(b"")
         units = [Unit(part, 1_000_000, parts=(part,)) for part in run.partitions() if part not in done]
+        tasks = [
+            task_of(stage, to, {"export": ""}, run.state.seed, [unit], hashes=known([unit])) for unit in units
+        ]
         with Stop() as stop, LocalRunner(workers or cores()) as runner:
-            tasks = [
-                task_of(stage, to, {"export": ""}, run.state.seed, [unit], hashes=known([unit]))
-                for unit in units
-            ]
             for finished in runner.run(tasks, stop):
                 done.update({result.unit: result for result in finished.results})
         to.sweep()
@@ -110,3 +97,24 @@ def export(out: Where, to: Where, columns: list[str], which: str, format: str, w
     return (
         f"{standing.rows:,} {which} documents in {len(standing.results)} files, {size / 1e6:.1f} MB, in {to}"
     )
+
+
+def _standing(to: Place, print_of: str) -> tuple[Manifest | None, Packed]:
+    """The manifest of this export, if it was finished, and what is whole of it; RecipeError where anything else lies in `to`.
+
+    A file with the fingerprint for its name says whose commits these are, while there is no manifest to say it.
+    """
+    to.check(write=True)
+    standing = read_manifest(to)
+    to.sweep()
+    sizes = to.sizes()
+    if standing is not None and standing.fingerprint != print_of:
+        raise RecipeError(f"{to} holds another export: choose another folder or delete it")
+    if standing is None and not (to / COMMITS / print_of).is_file() and sizes:
+        raise RecipeError(
+            f"{to} holds something else or another export, begun: choose another folder or delete it"
+        )
+    done = read_commits(to) if standing is None else Packed(standing.results)
+    for part in damaged_units(sizes, done):
+        del done[part]
+    return standing, done
