@@ -167,7 +167,7 @@ def test_an_export_begun_with_other_columns_is_refused_and_the_same_one_goes_on(
     whole, to = tmp_path / "whole", tmp_path / "to"
     export(small, whole, ["id"], "kept", "jsonl.zst", 1)
     with monkeypatch.context() as patch:
-        patch.setattr("corpusmill.pipeline.engine.manifest.write_manifest", _killed)
+        patch.setattr("corpusmill.jobs.export.write_manifest", _killed)
         with pytest.raises(KeyboardInterrupt):
             export(small, to, ["id"], "kept", "jsonl.zst", 1)
     for columns, format in ((["url"], "jsonl.zst"), (["id"], "parquet")):
