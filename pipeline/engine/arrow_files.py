@@ -35,10 +35,12 @@ class ArrowFile:
         self._damaged = damaged
         try:
             self._reader = pa.ipc.open_file(source)
+            self.schema: pa.Schema = self._reader.schema
+            # As the footer has it, which no hash covers: who knows how many there are asks for each, and misses what is gone.
+            self.num_record_batches: int = self._reader.num_record_batches
+            self.schema.names  # noqa: B018  (decoded here: bytes that are no UTF-8 are damage, too)
         except (OSError, ValueError, pa.ArrowException):
             raise damaged() from None
-        self.schema: pa.Schema = self._reader.schema
-        self.num_record_batches: int = self._reader.num_record_batches
 
     def get_batch(self, place: int) -> pa.RecordBatch:
         """Batch `place`, mapped, its hash checked."""
