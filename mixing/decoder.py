@@ -4,8 +4,9 @@ Sizes are named by their parameters without embeddings and head (16 · width² a
 of the smaller ones would outweigh all else, and a proxy would be named by its tokenizer. Attention stays inside a document; positions are rotary,
 so that only distances inside a document count, and the gated units follow the transformers of today (pre-norm RMSNorm, SwiGLU).
 
-Widths follow the maximal-update rules (Yang et al. 2022): matrices inside are drawn with sd 1/√(inputs) and learn at LEARNING_RATE · 64/width,
-embeddings at LEARNING_RATE, the head begins at zero and its logits are scaled by 64/width. So one rate, found at width 64, serves all sizes.
+Widths and depths follow the maximal-update rules (Yang et al. 2022 and 2023): matrices inside are drawn with sd 1/√(inputs) and learn at
+rate · 64/width/√layers, each layer adds 1/√layers of what it makes, embeddings are drawn with sd 1 and learn at the rate itself, the head begins at
+zero and its logits are scaled by 64/width. So one rate, found for one layer of width 64, is meant for all sizes.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def turned(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch
 
 
 class Block(nn.Module):  # type: ignore[misc]  # torch is not followed by the type checker
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, part: float) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.part = heads, part
         self.before_attention, self.before_mlp = nn.RMSNorm(width), nn.RMSNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
         self.gated, self.down = (
@@ -53,9 +54,9 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is not followed by the ty
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         query, key = (turned(each, cosines, sines).to(value.dtype) for each in (query, key))
         mixed = scaled_dot_product_attention(query, key, value, attn_mask=seen)
-        x = x + self.out(mixed.transpose(1, 2).reshape(rows, length, width))
+        x = x + self.part * self.out(mixed.transpose(1, 2).reshape(rows, length, width))
         gate, up = self.gated(self.before_mlp(x)).chunk(2, dim=-1)
-        return x + self.down(silu(gate) * up)
+        return x + self.part * self.down(silu(gate) * up)
 
 
 class Decoder(nn.Module):  # type: ignore[misc]  # torch is not followed by the type checker
@@ -63,9 +64,13 @@ class Decoder(nn.Module):  # type: ignore[misc]  # torch is not followed by the 
 
     def __init__(self, size: Size, vocabulary: int, length: int) -> None:
         super().__init__()
-        self.width, self.vocabulary, self.scale = size.width, vocabulary, BASE_WIDTH / size.width
+        self.vocabulary, self.scale = vocabulary, BASE_WIDTH / size.width
+        self.inside_rate = self.scale / math.sqrt(size.layers)
+        """What matrices inside learn at, as a share of the learning rate."""
         self.token = nn.Embedding(vocabulary, size.width)
-        self.blocks = nn.ModuleList(Block(size.width, size.heads) for _ in range(size.layers))
+        self.blocks = nn.ModuleList(
+            Block(size.width, size.heads, 1 / math.sqrt(size.layers)) for _ in range(size.layers)
+        )
         self.norm, self.head = nn.RMSNorm(size.width), nn.Linear(size.width, vocabulary, bias=False)
         cosines, sines = rotary(length, size.width // size.heads)
         self.register_buffer("cosines", cosines, persistent=False)
@@ -92,19 +97,19 @@ class Decoder(nn.Module):  # type: ignore[misc]  # torch is not followed by the 
         return self.head(self.norm(x)) * self.scale
 
 
-def groups(model: Decoder, outside: float, inside: float, decay: float) -> list[dict[str, Any]]:
-    """Parameters for the optimizer, in the order of their names: matrices inside learn at one rate and decay, all else at another."""
+def groups(model: Decoder, rate: float, decay: float) -> list[dict[str, Any]]:
+    """Parameters for the optimizer, in the order of their names: matrices inside learn at a rate of their own, and decay."""
     named = sorted(model.named_parameters())
     matrices = {name for name, weights in named if weights.ndim == 2 and name.startswith("blocks.")}
     return [
         {
             "params": [weights for name, weights in named if name in matrices],
-            "lr": inside,
+            "lr": rate * model.inside_rate,
             "weight_decay": decay,
         },
         {
             "params": [weights for name, weights in named if name not in matrices],
-            "lr": outside,
+            "lr": rate,
             "weight_decay": 0.0,
         },
     ]

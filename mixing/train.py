@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.mixing.held import Held
-from corpusmill.mixing.proxy import BASE_WIDTH, SIZES, Training, View, plan_of
+from corpusmill.mixing.proxy import SIZES, Training, View, plan_of
 from corpusmill.mixing.records import Record, bits_per_byte
 from corpusmill.pipeline.errors import RunError
 from corpusmill.shards.permutation import derive
@@ -116,10 +116,7 @@ def _learn(
 
     length = shards.plan.sequence_length
     rows, steps = training.batch_rows(length), training.steps(length)
-    rate = training.learning_rate
-    optimizer = torch.optim.AdamW(
-        groups(model, rate, rate * BASE_WIDTH / model.width, training.weight_decay), betas=BETAS
-    )
+    optimizer = torch.optim.AdamW(groups(model, training.learning_rate, training.weight_decay), betas=BETAS)
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: _share(step, steps, training.warmup)
     )
