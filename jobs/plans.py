@@ -126,7 +126,7 @@ def components(root: Place, given: str) -> list[Found]:
 def _carried(root: Place, plan: Plan, found: Sequence[Found]) -> None:
     if count := carry(root, plan, {each.name for each in found}):
         log.warning(
-            "%s: %d entries of the lists beside the components go along, from sample 0 on",
+            "%s: what the lists beside the components hide goes along, from sample 0 on (entries: %d)",
             QUARANTINE_FILE,
             count,
         )

@@ -33,7 +33,9 @@ def suspect_lines(found: Sequence[Suspect], rows: int | None) -> Iterator[str]:
             f"longest run {suspect.longest_run}, rare {suspect.rare:.2f}, garbled {suspect.garbled:.2f}"
         )
         if suspect.scores:
-            yield "      " + "  ".join(f"{name} {shown(value)}" for name, value in suspect.scores.items())
+            yield "      " + "  ".join(
+                f"{name} {shown(_brief(value))}" for name, value in suspect.scores.items()
+            )
         for piece in suspect.pieces:
             gone = ", in quarantine" if piece.quarantined else ""
             yield (
@@ -91,6 +93,10 @@ def plan_lines(plan: Plan, at: int | None) -> Iterator[str]:
         yield f"  {shown(component.name)}: {part}{component.rows:,} rows in {shown(component.folder)}{read}{most}"
     for past in plan.past:
         yield f"  below {past.start:,} as plan {past.id}"
+
+
+def _brief(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def shown(value: Any) -> str:

@@ -60,7 +60,8 @@ def appended(
     start = phase.start
     if start < 1 or (plan.samples is not None and start > plan.samples):
         end = "" if plan.samples is None else f", the plan's end, {plan.samples}, at most"
-        raise ShardError(f"a phase can be added from sample 1 on{end}; not from {start}")
+        later = "" if start < 1 else "; to go further, begin there or before and give another end (--samples)"
+        raise ShardError(f"a phase can be added from sample 1 on{end}; not from {start}{later}")
     if samples is not None and samples <= start:
         raise ShardError(f"a plan that ends at sample {samples} has no use for a phase from {start} on")
     limits = dict(max_epochs or {})

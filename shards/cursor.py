@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpusmill.pipeline.errors import CursorError
-from corpusmill.shards.append import earlier, first_difference
+from corpusmill.shards.append import PLANS_FOLDER, earlier, first_difference
+from corpusmill.shards.layout import PLAN_FILE
 from corpusmill.shards.plan import MOST_SAMPLES, Plan
 from corpusmill.shards.quarantine import check_version
 from corpusmill.shards.reader import Shards
@@ -86,7 +87,14 @@ def open_at(shards: Shards, cursor: Cursor | Mapping[str, Any] | str | None, wan
     """The sample from which a stream goes on; raises CursorError when plan or quarantine have changed what was before it,
     and when something is hidden from there on but `want` does not take the loss mask that says so."""
     kept = None if cursor is None else earlier(shards.path, read_cursor(cursor).plan)
-    start = start_of(cursor, shards.plan, str(shards.path), kept)
+    try:
+        start = start_of(cursor, shards.plan, str(shards.path), kept)
+    except CursorError as error:
+        if kept is None:
+            raise
+        raise CursorError(
+            f"{error} (it was kept: copy {shards.path.parent}/{PLANS_FOLDER}/{kept.id}.json beside {PLAN_FILE}, and open the copy)"
+        ) from None
     if cursor is not None:
         version = read_cursor(cursor).quarantine
         check_version(shards.quarantine, version, start, shards.plan, shards.order)

@@ -67,7 +67,10 @@ def hide_samples(
     first, stop = whole("the first sample", first), whole("the sample behind the last", stop)
     need_samples(shards.plan, first, stop, AT_ONCE)
     samples = shards.order.samples(first, stop)
-    begin, behind = tokens or (0, shards.plan.sequence_length + 1)
+    width = shards.plan.sequence_length + 1
+    begin, behind = tokens or (0, width)
+    if not 0 <= begin < behind <= width:
+        raise ShardError(f"no tokens {begin} to {behind - 1} in a sample: it has 0 to {width - 1}")
     rows: dict[int, set[int]] = {}
     for component, row in zip(samples.component.tolist(), samples.row.tolist(), strict=True):
         rows.setdefault(component, set()).add(row)

@@ -278,7 +278,8 @@ def _over_budget(plan: Plan, samples: int, most: int) -> str:
     ]
     return (
         f"{samples} samples need more than there is: {', '.join(over)}; "
-        f"{most} samples fit: lower the budget or those weights, raise max_epochs, or set exhaust: stop"
+        f"{most} samples fit: lower the budget or those weights, raise max_epochs, or set exhaust: stop (of a plan made by hand: "
+        "--samples, --weights, --max-epochs, --stop)"
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.append import PLANS_FOLDER
 from corpusmill.shards.fetch import MappedFiles, Source, source_of
 from corpusmill.shards.fetchers import Damaged
 from corpusmill.shards.layout import (
@@ -130,6 +131,7 @@ class Shards:
         """`plan`: one of the caller's own over the components below folder `path`; lists of a quarantine are for plans that are stored."""
         self.path = find_plan(path) if plan is None else place_at(path) / PLAN_FILE
         self.plan: Plan = read_plan(self.path) if plan is None else plan
+        _check_place(self.path, self.plan)
         self.source = source_of(self.path, cache)
         self.components = _components(self.path.parent, self.plan, self.source)
         for reader in self.components:
@@ -279,6 +281,14 @@ def _check_table(folder: Path | Place, manifest: Manifest, blocks: dict[str, npt
     ):
         raise ShardError(
             f"{folder}: blocks.arrow and manifest.json disagree on rows; restore both or shard again"
+        )
+
+
+def _check_place(path: Path | Place, plan: Plan) -> None:
+    """Raises ShardError for an earlier plan where it is kept: its folders are counted from the folder above."""
+    if (path.parent.name, path.name) == (PLANS_FOLDER, f"{plan.id}.json"):
+        raise ShardError(
+            f"{path} is kept for comparing, its components lie below {path.parent.parent}: copy it there, and open the copy"
         )
 
 

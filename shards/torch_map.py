@@ -61,9 +61,12 @@ class SampleDataset(Dataset):  # type: ignore[misc]  # torch is not followed by 
             )
         length = end if samples is None else whole("samples", samples)
         assert length is not None
-        if length < 0 or (end is not None and length > end):
+        if length < 0:
+            raise CursorError(f"samples={samples}: a number from 0 on is needed")
+        if end is not None and length > end:
             raise CursorError(
-                f"samples={samples} cannot be had: the plan has {'no end' if end is None else f'{end} samples'}"
+                f"samples={samples} cannot be had: the plan has {end} samples; leave samples= out for all, or let the plan end later "
+                "(corpusmill plan append --samples)"
             )
         self._length: int = length
         self._shards: Shards | None = None

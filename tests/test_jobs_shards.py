@@ -135,6 +135,7 @@ def test_a_plan_is_shown_with_the_epochs_of_its_components(out: Path, say: Say) 
         name: pytest.approx(300 * share / rows[name], abs=3 / rows[name])
         for name, share in (("books", 0.5), ("code", 0.1), ("web", 0.4))
     }
+    assert "--at 601" in say("plan", "show", out, "--at", 601, expect=2)[0]
 
 
 def test_a_phase_and_a_component_of_another_run_are_appended_and_the_past_stays(out: Path, say: Say) -> None:

@@ -97,7 +97,7 @@ def test_phases_that_were_still_to_come_make_room_for_the_new_one() -> None:
     ("phase", "options", "says"),
     [
         (Phase(0, HALF), {}, "from sample 1 on"),
-        (Phase(501, HALF), {}, "the plan's end, 500"),
+        (Phase(501, HALF), {}, "the plan's end, 500.*--samples"),
         (Phase(100, HALF), {"samples": 100}, "no use for a phase from 100 on"),
         (Phase(100, {"b": PPB, "x": 0}), {}, "names x"),
         (Phase(100, {"b": PPB - 1}), {}, "add up to 999999999"),
@@ -176,6 +176,23 @@ def test_a_cursor_of_the_plan_before_goes_on_and_one_beyond_is_refused_with_the_
         stream(tmp_path, 10, cursor=replace(saved, next=110))
     assert earlier(tmp_path / PLAN_FILE, old.id) == old
     assert earlier(tmp_path / PLAN_FILE, "../../etc") is None
+
+
+def test_a_cursor_that_is_refused_leads_to_the_plan_it_was_made_with(tmp_path: Path) -> None:
+    old = write_shards(tmp_path, [Sample(name, [documents(1, 30)]) for name in ("b", "d")], HALF)
+    with stream(tmp_path, 10) as batches:
+        read = [next(batches)["tokens"].tolist() for _ in range(6)]
+    write_appended(tmp_path / PLAN_FILE, old, appended(old, Phase(20, {"b": PPB})))
+    cursor = {"v": 1, "plan": old.id, "next": 50, "quarantine": None}
+    kept = tmp_path / "plans" / f"{old.id}.json"
+    with pytest.raises(CursorError, match=f"copy {kept} beside plan.json"):
+        stream(tmp_path, 10, cursor=cursor)
+    with pytest.raises(ShardError, match="copy it there"):
+        stream(kept, 10, cursor=cursor)
+    copy = tmp_path / "before.json"
+    copy.write_bytes(kept.read_bytes())
+    with stream(copy, 10, cursor=cursor) as batches:
+        assert next(batches)["tokens"].tolist() == read[5]
 
 
 def test_a_plan_made_anew_takes_cursors_of_a_kept_one_as_far_as_they_agree(tmp_path: Path) -> None:

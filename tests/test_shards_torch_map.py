@@ -12,7 +12,7 @@ from corpusmill.pipeline.errors import CursorError
 from corpusmill.shards import stream
 
 torch = pytest.importorskip("torch")
-from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data import DataLoader, Subset  # noqa: E402
 
 from corpusmill.shards.torch import stream_loader  # noqa: E402
 from corpusmill.shards.torch_map import RankBatches, SampleDataset  # noqa: E402
@@ -58,6 +58,17 @@ def test_items_in_any_order_are_the_samples_of_these_numbers(shards: Path) -> No
     for outside in (-1, TOTAL):
         with pytest.raises(IndexError):
             dataset[outside]
+
+
+def test_a_plain_loader_gives_ranks_every_sample_once_the_rest_too(shards: Path) -> None:
+    dataset, rows = SampleDataset(shards), {}
+    for rank in range(7):  # 300 samples are no multiple of ranks or batches
+        mine = range(rank, TOTAL, 7)
+        found = [row for batch in DataLoader(Subset(dataset, mine), batch_size=8) for row in batch["tokens"]]
+        rows.update(zip(mine, found, strict=True))
+    with stream(shards, TOTAL) as batches:
+        expected = next(batches)["tokens"]
+    assert np.array_equal([rows[sample].numpy() for sample in range(TOTAL)], expected)
 
 
 def test_an_opened_dataset_travels_to_another_process_without_its_files(shards: Path) -> None:

@@ -236,10 +236,16 @@ def command_quarantine(options: argparse.Namespace) -> int:
 
 def command_plan_show(options: argparse.Namespace) -> int:
     from corpusmill.jobs.trace import plan_lines
+    from corpusmill.shards.plan import MOST_SAMPLES
     from corpusmill.shards.plan_file import find_plan, read_plan
 
     plan = read_plan(find_plan(options.path))
     at = plan.samples if options.at is None else options.at
+    end = MOST_SAMPLES if plan.samples is None else plan.samples
+    if at is not None and at > end:
+        raise CursorError(
+            f"--at {at} is behind the plan's end, sample {end}; give that or less, or append with --samples"
+        )
     if options.json:
         epochs = None if at is None else plan.epochs(at)
         print(json.dumps({"id": plan.id, **plan.content(), "epochs_before": at, "epochs": epochs}))
