@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from corpusmill import __version__
-from corpusmill.jobs.commands import reading, running, setup, shards, tokens
+from corpusmill.jobs.commands import mixing, reading, running, setup, shards, tokens
 from corpusmill.pipeline.errors import CorpusmillError
 from corpusmill.pipeline.remote import BUCKETS, redacted
 
@@ -34,7 +34,7 @@ STEPS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 a run that failed or damage found, 2 a wrong call, recipe, input or model, 130 interrupted."""
-    options = parser().parse_args(arguments)
+    options = parser().parse_args(mixing.joined(sys.argv[1:] if arguments is None else arguments))
     _any_letter()
     logging.basicConfig(level=logging.WARNING, format="warning: %(message)s", stream=sys.stderr)
     try:
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"corpusmill {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (running, reading, shards, tokens, setup):
+    for group in (running, mixing, reading, shards, tokens, setup):
         group.add(commands)
     return top
 

@@ -1,7 +1,8 @@
 """A search for weights as part of a recipe: `mix: {search: {...}}` becomes stages of the engine.
 
     mix.stats     components and targets: tokens, bytes, what each may weigh        search_study.py
-    mix.design    which proxies to train                                            search_study.py
+    mix.leaks     targets that stand in components                                  search_leaks.py
+    mix.design    which proxies to train                                            search_design.py
     mix.screen    n-gram counts of samples of the components                        search_runs.py
     mix.runs      a unit a proxy run                                                search_runs.py
     mix.fit       how losses follow from weights, and how far that can be trusted   search_fit.py
@@ -35,7 +36,7 @@ DESIGN_PARTS = 4
 LEAST_SEEDS = 2  # one seed is not an experiment
 
 SIZES = (2, 4)
-"""How much more than the proxies of the design those of the verdict learn, where the recipe does not say: two sizes show order flips."""
+"""How much more than the proxies of the design those of the verdict learn, where the recipe does not say: two show order flips."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Search:
     families: tuple[str, ...] | None = None
     sample_tokens: int = 4_000_000
     eval_tokens: int = 200_000
+    most_overlap: float = 0.1  # share of a target's tokens that may stand word for word in a component
 
     def check(self, name: str) -> None:
         """RecipeError for what no data can make right."""
@@ -96,6 +98,10 @@ class Search:
         for key in ("repeats", "candidates", "sample_tokens", "eval_tokens"):
             if getattr(self, key) < 1:
                 raise RecipeError(f"{name}.search: {key} is {getattr(self, key)}; at least 1 is needed")
+        if not 0 <= self.most_overlap <= 1:
+            raise RecipeError(
+                f"{name}.search: most_overlap is {self.most_overlap:g}; it is a share from 0 to 1"
+            )
         if self.verify.seeds < LEAST_SEEDS:
             raise RecipeError(
                 f"{name}.search.verify: seeds is {self.verify.seeds}; one seed is not an experiment, give {LEAST_SEEDS} or more"
@@ -140,7 +146,7 @@ class Search:
 
     def sizes(self) -> tuple[Proxy, ...]:
         """The verdict's proxies, from the smallest to the largest."""
-        return self.verify.proxies or tuple(self.proxy.larger(times) for times in SIZES)
+        return self.verify.proxies or tuple(self.proxy.times(factor) for factor in SIZES)
 
     def extend(
         self,
@@ -153,9 +159,11 @@ class Search:
         current: dict[str, float] | None,
     ) -> str:
         """Append the stages; the name of the last, whose result has the weights."""
+        from corpusmill.mixing.search_design import MakeDesign
         from corpusmill.mixing.search_fit import Fit, Judge, Propose
-        from corpusmill.mixing.search_runs import Runs, Screening
-        from corpusmill.mixing.search_study import MakeDesign, Stats
+        from corpusmill.mixing.search_leaks import Leaks
+        from corpusmill.mixing.search_runs import Screening, runs_of
+        from corpusmill.mixing.search_study import Stats
 
         def stage(part: str) -> str:
             return f"{name}.{part}"
@@ -175,10 +183,24 @@ class Search:
             ),
             reads=(shards,),
         )
+        leaks = stage("leaks")
+        chain.set(leaks, Leaks(stats, shards, self.eval_tokens), reads=(stats, shards))
         chain.set(
             design,
-            MakeDesign(stats, self.caps, self.runs, self.repeats, self.ablation, current, chain.seed),
-            reads=(stats,),
+            MakeDesign(
+                stats,
+                self.caps,
+                self.runs,
+                self.repeats,
+                self.ablation,
+                current,
+                leaks,
+                shards,
+                self.most_overlap,
+                self.eval_tokens,
+                chain.seed,
+            ),
+            reads=(stats, leaks, shards),
         )
         counted = any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes()))
         if counted:
@@ -190,10 +212,17 @@ class Search:
         seen = (stats, shards, *((screen,) if counted else ()))
         chain.set(
             runs,
-            Runs(design, stats, shards, screen if counted else None, (self.proxy,), self.eval_tokens),
+            runs_of((self.proxy,))(
+                design, stats, shards, screen if counted else None, (self.proxy,), self.eval_tokens
+            ),
             reads=(design, *seen),
         )
-        chain.set(fit, Fit(design, runs, self.families, chain.seed), reads=(design, runs))
+        counted_targets = tuple(name for name, aim in self.targets.items() if aim.weight)
+        chain.set(
+            fit,
+            Fit(design, runs, self.families, counted_targets, self.proxy.name, chain.seed),
+            reads=(design, runs),
+        )
         chain.set(
             propose,
             Propose(
@@ -203,7 +232,9 @@ class Search:
         )  # fmt: skip
         chain.set(
             trials,
-            Runs(propose, stats, shards, screen if counted else None, self.sizes(), self.eval_tokens),
+            runs_of(self.sizes())(
+                propose, stats, shards, screen if counted else None, self.sizes(), self.eval_tokens
+            ),
             reads=(propose, *seen),
         )
         chain.set(

@@ -9,18 +9,24 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from corpusmill.mixing.caps import Caps
 from corpusmill.mixing.records import Record, decode_records, swarm_of
-from corpusmill.mixing.search_study import DESIGN_FILE, Study, read_study
+from corpusmill.mixing.search_design import DESIGN_FILE
+from corpusmill.mixing.search_study import Study, read_study
 from corpusmill.mixing.study import Proxy, Target, decode_design
 from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.shards.mixture import PPB
+
+if TYPE_CHECKING:
+    from corpusmill.mixing.fit import Fits
+    from corpusmill.mixing.propose import Proposal
+    from corpusmill.mixing.swarm import Floats, Swarm
 
 FIT_FILE = "fit.json"
 PROPOSAL_FILE = "proposal.json"
@@ -57,41 +63,71 @@ def plain(value: Any) -> Any:
     return value
 
 
+def described(swarm: Swarm, fits: Fits) -> dict[str, Any]:
+    """Fits for people and JSON."""
+    found: dict[str, Any] = plain(
+        {
+            "unit": swarm.unit,
+            "runs": len(swarm.weights),
+            "mixtures": int(swarm.groups.max()) + 1,
+            "targets": swarm.targets,
+            "noise": dict(zip(swarm.targets, swarm.noise.tolist(), strict=True)),
+            "spread": dict(zip(swarm.targets, np.nanstd(swarm.losses, axis=0).tolist(), strict=True)),
+            "table": fits.table(),
+            "left_out": fits.left_out(),
+        }
+    )
+    return found
+
+
+def proposed(proposal: Proposal, fits: Fits, prior: Floats) -> dict[str, Any]:
+    """A proposal for people and JSON; `effects`: how a target's loss rises per unit of each component's weight, at the prior."""
+    from corpusmill.mixing.propose import effects
+
+    slopes = effects(fits.predict, prior)
+    found: dict[str, Any] = plain(
+        {
+            "components": fits.components,
+            **asdict(proposal),
+            "regrets": [[strength, regret] for strength, regret in proposal.regrets.items()],
+            "effects": {fit.target: slopes[:, place] for place, fit in enumerate(fits.targets)},
+        }
+    )
+    return found
+
+
 @dataclass(frozen=True)
 class Fit(SetOperation):
-    """The table of fits, and what leaving each component out and boosting it did."""
+    """The table of fits, what leaving each component out and boosting it did, and whether proxies say anything at all."""
 
     design: str
     runs: str
     families: tuple[str, ...] | None
+    counted: tuple[str, ...]  # targets with a weight above 0; none are named: all
+    proxy: str
     seed: int
 
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        return one_unit(inputs, self.runs)
+        first = next(iter(inputs.results(self.runs).values()))
+        return [replace(one_unit(inputs, self.runs)[0], fields={"unigrams": first.extra.get("unigrams", {})})]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         from corpusmill.mixing.effects import effects_of
         from corpusmill.mixing.fit import fit_swarm
+        from corpusmill.mixing.signals import need_signal, signals
 
         design = decode_design(io.read_bytes(self.design, DESIGN_FILE), DESIGN_FILE)
         records = read_runs(io, self.runs, unit.parts)
         swarm = swarm_of(records, design.components)
+        said = signals(swarm, unit.fields["unigrams"])
+        need_signal(said, self.counted or swarm.targets, self.proxy)
         fits = fit_swarm(swarm, self.seed, self.families)
-        found = plain(
-            {
-                "unit": swarm.unit,
-                "runs": len(design.runs),
-                "mixtures": len(design.mixtures()),
-                "targets": swarm.targets,
-                "noise": dict(zip(swarm.targets, swarm.noise.tolist(), strict=True)),
-                "spread": dict(zip(swarm.targets, np.nanstd(swarm.losses, axis=0).tolist(), strict=True)),
-                "table": fits.table(),
-                "left_out": fits.left_out(),
-                "effects": [asdict(effect) for effect in effects_of(design, records, swarm)],
-            }
-        )
+        found = described(swarm, fits) | {
+            "effects": plain([asdict(effect) for effect in effects_of(design, records, swarm)]),
+            "signals": plain([asdict(signal) for signal in said]),
+        }
         io.write_bytes(FIT_FILE, canonical(found), rows=len(found["table"]))
         stacks = {row["target"]: row for row in found["table"] if row["family"] == "stack"}
         kept = ("runs", "mixtures")
@@ -121,7 +157,7 @@ class Propose(SetOperation):
     def run(self, unit: Unit, io: TaskIO) -> Result:
         from corpusmill.mixing.design import verification
         from corpusmill.mixing.fit import fit_swarm
-        from corpusmill.mixing.propose import effects, propose
+        from corpusmill.mixing.propose import propose
 
         study = read_study(io, self.stats)
         swarm = swarm_of(read_runs(io, self.runs, unit.parts), study.names, _names(study))
@@ -146,14 +182,8 @@ class Propose(SetOperation):
             if each.weights_ppb not in baselines.values()
         }
         made = verification(study.names, candidates, baselines, self.seeds, self.seed)
-        slopes = effects(fits.predict, prior)
-        written = {
-            "components": study.names,
-            **asdict(proposal),
-            "regrets": [[strength, regret] for strength, regret in proposal.regrets.items()],
-            "effects": {target: slopes[:, place] for place, target in enumerate(swarm.targets)},
-        }
-        io.write_bytes(PROPOSAL_FILE, canonical(plain(written)), rows=len(candidates))
+        written = canonical(proposed(proposal, fits, prior))
+        io.write_bytes(PROPOSAL_FILE, written, rows=len(candidates))
         extra = {"design": asdict(made), "candidates": candidates, "baselines": baselines}
         return io.result(rows=len(candidates), extra=extra)
 
@@ -192,7 +222,10 @@ class Judge(SetOperation):
         (proposed,) = inputs.results(self.propose).values()
         (fitted,) = inputs.results(self.fit).values()
         mixtures = {name: proposed.extra[name] for name in ("candidates", "baselines")}
-        fields = {**mixtures, "fit": fitted.extra}
+        sizes: list[list[int]] = [[] for _ in self.sizes]
+        for number, result in sorted(inputs.results(self.trials).items()):
+            sizes[result.extra["proxy"]].append(number)
+        fields = {**mixtures, "fit": fitted.extra, "sizes": sizes}
         return [replace(one_unit(inputs, self.trials)[0], fields=fields)]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
@@ -207,10 +240,9 @@ class Judge(SetOperation):
             for kind in ("candidates", "baselines")
         )
         mixtures = {**baselines, **candidates}
-        records = read_runs(io, self.trials, unit.parts)
         trials = [
-            trials_of([each for each in records if each.proxy == proxy.hash], mixtures, proxy.name)
-            for proxy in self.sizes
+            trials_of(read_runs(io, self.trials, tuple(parts)), mixtures, proxy.name)
+            for proxy, parts in zip(self.sizes, unit.fields["sizes"], strict=True)
         ]
         importance = {target.name: target.weight for target in study.targets}
         if not candidates:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io as streams
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,8 +22,10 @@ from corpusmill.mixing.screen import Counts, Screen, Tables
 from corpusmill.mixing.search import DESIGN_PARTS, PARTS
 from corpusmill.mixing.search_study import Study, read_study
 from corpusmill.mixing.study import DesignRun, Proxy
+from corpusmill.mixing.texts import on_disk
 from corpusmill.mixing.threads import one_thread
 from corpusmill.pipeline.engine.files import part_name
+from corpusmill.pipeline.engine.layout import TASK_SECONDS
 from corpusmill.pipeline.engine.place import Place, place_of
 from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.registry import build
@@ -111,17 +113,47 @@ class Runs(SetOperation):
         parts = tuple(range(len(made.extra["design"]["components"])))
         pairs = [(number, run) for number in range(len(self.proxies)) for run in runs]
         return [
-            Unit(index, 1, {"proxy": number, "run": run}, parts) for index, (number, run) in enumerate(pairs)
+            Unit(index, self._weight(number), {"proxy": number, "run": run}, parts)
+            for index, (number, run) in enumerate(pairs)
         ]
+
+    def _weight(self, proxy: int) -> int:
+        """A decoder is a task of its own: it is committed when it is trained, and not with others."""
+        return 1 if self.proxies[proxy].kind == "screen" else int(TASK_SECONDS * self.rate)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         proxy = self.proxies[unit.fields["proxy"]]
         run: DesignRun = build(DesignRun, unit.fields["run"], f"{self.design}: run")
         study = read_study(io, self.stats)
-        # Other kinds of proxies are called here: with the study, the shards' folder and the run.
-        records = self._screened(proxy, run, study, io)
+        extra: dict[str, Any] = {"run": run.name, "proxy": unit.fields["proxy"]}
+        if proxy.kind == "screen":
+            records = self._screened(proxy, run, study, io)
+        else:
+            records, extra["unigrams"] = self._trained(proxy, run, study, io)
         io.write_bytes(part_name(unit.index), encode_records(records), rows=len(records))
-        return io.result(rows=len(records), extra={"run": run.name, "proxy": unit.fields["proxy"]})
+        return io.result(rows=len(records), extra=extra)
+
+    def _trained(
+        self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO
+    ) -> tuple[list[Record], dict[str, float]]:
+        """Records, and what token frequencies alone would reach on each target."""
+        from corpusmill.mixing.held import read_held
+        from corpusmill.mixing.proxy import Training, View
+        from corpusmill.mixing.train import train
+
+        assert proxy.size is not None and proxy.tokens is not None  # Proxy.check
+        root = on_disk(io.folder(self.shards))
+        held = tuple(
+            read_held(
+                target.name, on_disk(study.place(io.folder(self.shards), target.name)), self.eval_tokens
+            )
+            for target in study.targets
+        )
+        view = View.of(root, {name: study.slugs[name] for name in study.names}, held)
+        training = Training(proxy.size, proxy.tokens, study.budget_tokens, self.eval_tokens)
+        weights = dict(zip(study.names, run.weights_ppb, strict=True))
+        records = train(view, training, weights, run.seed, run.name, proxy.device)
+        return records, {each.name: each.unigram_bits_per_byte() for each in held}
 
     def _screened(self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO) -> list[Record]:
         assert self.screen is not None  # search.py puts the stage there for a recipe with such a proxy
@@ -148,6 +180,25 @@ class Runs(SetOperation):
             )
             for place, target in enumerate(study.targets)
         ]
+
+
+@dataclass(frozen=True)
+class TorchRuns(Runs):
+    """Runs of which some are decoders."""
+
+    libraries: ClassVar[tuple[str, ...]] = (*Runs.libraries, "torch")
+
+    def worker_memory(self, unit: Unit) -> int:
+        """Torch, a pass's logits and their gradients, and a model with its gradients and both of AdamW's means."""
+        from corpusmill.mixing.proxy import SIZES
+
+        size = self.proxies[unit.fields["proxy"]].size
+        return WORKER_BYTES + (1 << 30) + (0 if size is None else 2 * 16 * SIZES[size].inside)
+
+
+def runs_of(proxies: tuple[Proxy, ...]) -> type[Runs]:
+    """The operation that makes them."""
+    return Runs if all(proxy.kind == "screen" for proxy in proxies) else TorchRuns
 
 
 def _part(seed: int) -> int:

@@ -1,19 +1,19 @@
-"""Stages of a search before the first run: what is weighed and measured (`mix.stats`), and which runs are made (`mix.design`)."""
+"""The first stage of a search (`mix.stats`): what is weighed, what is measured, and where both lie."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 from corpusmill.mixing.caps import Caps, bounds_of
-from corpusmill.mixing.constraints import Bounds, check
-from corpusmill.mixing.design import baseline_weights, make_design
+from corpusmill.mixing.constraints import Bounds
+from corpusmill.mixing.design import baseline_weights
 from corpusmill.mixing.search import ComponentOptions, TargetOptions
-from corpusmill.mixing.study import Component, Target, decode_study, encode, encode_study
+from corpusmill.mixing.study import Component, Target, decode_study, encode_study
 from corpusmill.mixing.weights import manual
 from corpusmill.pipeline.engine.place import Place, readable
 from corpusmill.pipeline.engine.results import canonical
@@ -25,7 +25,6 @@ from corpusmill.shards.layout import MANIFEST, Manifest, read_manifest
 
 STUDY_FILE = "study.json"
 PLACES_FILE = "places.json"
-DESIGN_FILE = "design.json"
 
 BYTES_SAMPLE = 1_000_000
 """Tokens of a component of which the size as text is measured; that of all is in proportion."""
@@ -54,7 +53,7 @@ class Study:
         return bounds_of(self.components, self.budget_tokens, caps)
 
     def baselines(self, caps: Caps, current: Mapping[str, float] | None) -> dict[str, tuple[int, ...]]:
-        used = _exact(self.components, current)
+        used = exact(self.components, current)
         return baseline_weights(self.components, self.bounds(caps), self.budget_rows, used)
 
     def place(self, shards: Place, name: str) -> Place:
@@ -72,9 +71,7 @@ def decode(study: bytes, places: bytes) -> Study:
     return Study(components, targets, **json.loads(places))
 
 
-def _exact(
-    components: Sequence[Component], weights: Mapping[str, float] | None
-) -> dict[str, Fraction] | None:
+def exact(components: Sequence[Component], weights: Mapping[str, float] | None) -> dict[str, Fraction] | None:
     if weights is None:
         return None
     return manual(weights, {each.name: each.rows for each in components}, "mix: weights")
@@ -230,41 +227,3 @@ def _held(manifest: Manifest) -> bool:
 
 def _in_proportion(facts: Mapping[str, Any]) -> int:
     return int(facts["tokens"] * facts["measured_bytes"] // max(1, facts["measured_tokens"]))
-
-
-@dataclass(frozen=True)
-class MakeDesign(SetOperation):
-    """One unit: the design as a file for people, and in the result for the stage that lays out its runs."""
-
-    stats: str
-    caps: Caps
-    runs: int | None
-    repeats: int
-    ablation: bool
-    current: dict[str, float] | None
-    seed: int
-
-    libraries: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
-
-    def units(self, inputs: Inputs) -> list[Unit]:
-        return [Unit(0, 1)]
-
-    def run(self, unit: Unit, io: TaskIO) -> Result:
-        from corpusmill.mixing.threads import one_thread
-
-        study = read_study(io, self.stats)
-        bounds = study.bounds(self.caps)
-        check(bounds)
-        with one_thread():
-            design = make_design(
-                study.components,
-                bounds,
-                self.seed,
-                self.runs,
-                self.repeats,
-                self.ablation,
-                study.budget_rows,
-                _exact(study.components, self.current),
-            )
-        io.write_bytes(DESIGN_FILE, encode(design), rows=len(design.runs))
-        return io.result(rows=len(design.runs), extra={"design": asdict(design)})

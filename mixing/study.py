@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 Synthetic = Literal["none", "rephrased", "generated"]
 
-ProxyKind = Literal["screen"]
+ProxyKind = Literal["screen", "decoder"]
 
 Role = Literal["anchor", "repeat", "without", "more", "spread", "fill", "second", "verify"]
 """Why a run is in a design: a baseline, the same again with another seed, a component left out or boosted, drawn around the prior,
@@ -72,27 +73,46 @@ class Target:
 
 @dataclass(frozen=True)
 class Proxy:
-    """What is trained in place of the model. `screen`: n-gram counts that have learnt from `learnt` tokens (mixing/screen.py)."""
+    """What is trained in place of the model. `screen`: n-gram counts that have learnt from `learnt` tokens (mixing/screen.py);
+    `decoder`: a small model of a size by name, trained on `tokens` (mixing/proxy.py)."""
 
     kind: ProxyKind = "screen"
     learnt: int = 10_000
+    size: str | None = None
+    tokens: int | None = None
+    device: Literal["cpu", "cuda"] = "cpu"
 
     @property
     def name(self) -> str:
         """For people and for the files of trials; of its own for all that differ."""
-        return f"{self.kind} {self.learnt}"
+        if self.kind == "screen":
+            return f"screen {self.learnt}"
+        return f"{self.size} {self.tokens}" + (" cuda" if self.device == "cuda" else "")
 
     @property
     def hash(self) -> str:
         """All that makes it another proxy: losses compare only where it is equal."""
         return hash_bytes(canonical(asdict(self)))
 
-    def larger(self, times: int) -> Proxy:
-        return replace(self, learnt=times * self.learnt)
+    def times(self, factor: int) -> Proxy:
+        """The same that has learnt from more."""
+        return replace(self, learnt=factor * self.learnt, tokens=self.tokens and factor * self.tokens)
 
     def check(self, where: str) -> None:
-        if self.learnt < 1:
+        if self.kind == "screen" and (self.size is not None or self.tokens is not None):
+            raise RecipeError(f"{where}: size and tokens go with kind: decoder; the screen has learnt")
+        if self.kind == "screen" and self.learnt < 1:
             raise RecipeError(f"{where}: learnt is {self.learnt}; at least 1 token is needed")
+        if self.kind == "decoder":
+            from corpusmill.mixing.proxy import Training
+
+            if self.size is None or self.tokens is None:
+                raise RecipeError(
+                    f"{where}: a decoder needs size and tokens, like {{kind: decoder, size: 1M, tokens: 20000000}}"
+                )
+            Training(self.size, self.tokens)
+            if find_spec("torch") is None:
+                raise RecipeError(f"{where}: decoders need torch: pip install 'corpusmill[train]'")
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,14 @@ class Documents:
         return sum(map(len, self.tokens))
 
 
+def on_disk(folder: Path | Place) -> Path | Place:
+    """A path where there is one: what reads shards takes either."""
+    return folder.path if isinstance(folder, Disk) else folder
+
+
 def open_component(folder: Path | Place) -> ComponentReader:
     """A component's folder, without a plan that names it."""
-    folder = folder.path if isinstance(folder, Disk) else folder
+    folder = on_disk(folder)
     manifest = read_manifest(folder)
     return ComponentReader(folder, component_of("", manifest, manifest.name), source_of(folder, None))
 

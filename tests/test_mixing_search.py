@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from search_world import corpus
-from shard_runs import Run
+from shard_runs import Document, Run
 
 from corpusmill.mixing.records import decode_records
 from corpusmill.mixing.search import ComponentOptions, Search, TargetOptions, Verification
@@ -156,6 +157,18 @@ def test_names_that_the_shards_do_not_have_are_refused_with_those_that_are_near(
         Run(tmp_path / "b", data, SHARD, Mix(search=Search(targets={"holdout/wb": TargetOptions()})))
 
 
+def test_a_target_that_stands_in_a_component_is_refused_with_both_names(tmp_path: Path) -> None:
+    code = corpus({"code": 40})[0]
+    # Copies under names of their own: of the eight or so that code holds out, web has some four in five in training.
+    copies = [Document(each.text, "web", 1000 + each.number) for each in code]
+    data = [corpus({"web": 40})[0] + copies, corpus({"books": 40})[0], code]
+    with pytest.raises(
+        RecipeError, match=r"target holdout/code and component web share \d\d\.\d% of"
+    ) as refused:
+        Run(tmp_path, data, SHARD, Mix(search=Search()))
+    assert "component books" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("search", "message"),
     [
@@ -188,3 +201,35 @@ def _sharded() -> Chain:
     chain.set("documents", SetOperation())
     SHARD.extend(chain, "shard")
     return chain
+
+
+@pytest.mark.slow
+def test_trained_proxies_verify_and_their_weights_ship(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    search = replace(
+        SEARCH,
+        eval_tokens=4_000,
+        verify=Verification((Proxy("decoder", size="64k", tokens=40_000),), seeds=2),
+    )
+    run = Run(tmp_path, corpus(SIZES), SHARD, Mix(search=search))
+    verdict = sealed(run, "mix.verify", "verdict.json")
+    (result,) = run.manifests["mix.propose"].results.values()
+    assert verdict["verdict"] in ("verified", "no_evidence")
+    mixtures = result.extra["candidates"] | result.extra["baselines"]
+    assert list(verdict["weights_ppb"].values()) == mixtures[verdict["ship"]]
+    records = [
+        record for data in run.files("mix.trials").values() for record in decode_records(data, "trials")
+    ]
+    for record in records:
+        read = np.array(record.realised_tokens)
+        asked = np.array(record.requested_ppb) / PPB
+        # Within 3 rows of 64 tokens of each weight, as any prefix of a stream is.
+        assert np.abs(read - asked * read.sum()).max() <= 4 * 64
+    books = {
+        each["candidate"]: each
+        for each in verdict["gains"]
+        if not each["target"] and each["baseline"] == verdict["baseline"]
+    }
+    assert max(each["gain"] for each in books.values()) > 0, (
+        "web is most of what baselines read, and no target is made of it"
+    )

@@ -20,9 +20,11 @@ ELSEWHERE = {
         f"corpusmill.mixing.{name}": "of a search, whose fits are arithmetic that differs from one kind of CPU to another"
         for name in (
             "search_study:Stats",
-            "search_study:MakeDesign",
+            "search_leaks:Leaks",
+            "search_design:MakeDesign",
             "search_runs:Screening",
             "search_runs:Runs",
+            "search_runs:TorchRuns",
             "search_fit:Fit",
             "search_fit:Propose",
             "search_fit:Judge",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -152,8 +153,9 @@ def _run(options: argparse.Namespace, recipe: Any) -> int:
     return 0
 
 
-def run_with(options: argparse.Namespace, recipe: Any, until: str | None = None) -> Run:
-    """The recipe as the options of `run_command` say; `until` is the last stage."""
+def run_with(options: argparse.Namespace, recipe: Any, until: str | None = None, aside: bool = False) -> Run:
+    """The recipe as the options of `run_command` say; `until` is the last stage. `aside`: stdout is for something else."""
+    from corpusmill.jobs.reporter import LineReporter
     from corpusmill.jobs.run import run_recipe
     from corpusmill.pipeline.engine.replay import Replay, read_list
 
@@ -171,4 +173,5 @@ def run_with(options: argparse.Namespace, recipe: Any, until: str | None = None)
         resources=options.resources,
         replay=read_list(Path(options.replay)) if options.replay else Replay(options.retry_failed),
         until=until,
+        reporter=LineReporter(out=sys.stderr, explain=options.update) if aside else None,
     )

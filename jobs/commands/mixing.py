@@ -1,0 +1,133 @@
+"""Commands of a search for weights, step by step: each runs the recipe up to its stage and prints what came of it.
+
+`corpusmill mix RECIPE` stays what it is (all of it); `corpusmill mix stats RECIPE` and so on are commands of their own, whose names have two words.
+`mix import`, `mix fit FOLDER` and `mix propose FOLDER` work on runs that other trainers made, in a folder without a recipe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from corpusmill.jobs.commands.arguments import need_pipeline
+from corpusmill.jobs.commands.running import run_command, run_with
+from corpusmill.pipeline.errors import RecipeError
+
+STEPS = {
+    "stats": ("stats", "components and targets: tokens, shares, what each may weigh"),
+    "design": ("design", "which proxies will be trained, and why each"),
+    "run": ("runs", "train the proxies of the design"),
+    "fit": ("fit", "how losses follow from weights, and what leaving out and boosting did"),
+    "propose": ("propose", "candidates beside the baselines, with epochs and expected losses"),
+    "verify": ("verify", "train candidates and baselines at larger proxies; the verdict"),
+}
+"""Verb -> the engine's stage below `mix`, and what it does."""
+
+APART = ("check", "import", "apply")
+
+VERBS = (*STEPS, *APART)
+
+
+def joined(arguments: Sequence[str]) -> list[str]:
+    """`mix stats ...` as one command; a recipe of that name is `./stats` or `stats.yaml`."""
+    first = list(arguments[:2])
+    if len(first) == 2 and first[0] == "mix" and first[1] in VERBS:
+        return [" ".join(first), *arguments[2:]]
+    return list(arguments)
+
+
+def add(commands: Any) -> None:
+    for verb, (_, about) in STEPS.items():
+        step = run_command(commands, f"mix {verb}", about, command_step)
+        step.add_argument("--json", action="store_true", help="what is stored, as JSON")
+        step.set_defaults(verb=verb)
+        if verb in ("fit", "propose"):
+            step.description = f"{step.description} With a folder that `mix import` made in place of the recipe: of those runs; no --out then."
+            _optional(step, "--out")
+            step.set_defaults(out=None)
+    apply = run_command(
+        commands,
+        "mix apply",
+        "all of the search: the verdict's weights into mixture.yaml and the plan",
+        command_step,
+    )
+    apply.set_defaults(verb="apply", json=False)
+
+    check = commands.add_parser(
+        "mix check", help="what a mixture file asks of the shards of a run: epochs, limits, names"
+    )
+    check.add_argument("file", help="a mixture file (corpusmill/mixture/v1)")
+    check.add_argument("--out", required=True, help="the run whose shards it is to weigh")
+    check.set_defaults(command=command_check)
+
+    bring = commands.add_parser(
+        "mix import", help="runs of another trainer, as CSV, into a folder for `mix fit`"
+    )
+    bring.add_argument("file", help="one long file, or the file of weights")
+    bring.add_argument("losses", nargs="?", help="the file of losses, where they stand apart")
+    bring.add_argument("--to", required=True, metavar="FOLDER", help="where runs.parquet is written")
+    bring.add_argument(
+        "--unit",
+        choices=("loss", "bits_per_byte"),
+        default="loss",
+        help="of losses in a file of their own (default: loss)",
+    )
+    bring.set_defaults(command=command_import)
+
+
+def _optional(parser: argparse.ArgumentParser, option: str) -> None:
+    for action in parser._actions:
+        if option in action.option_strings:
+            action.required = False
+
+
+def command_step(options: argparse.Namespace) -> int:
+    from corpusmill.jobs import search_tables, searches, studies
+    from corpusmill.pipeline.recipe import load_recipe
+
+    need_pipeline()
+    folder = Path(options.recipe)
+    if options.verb in ("fit", "propose") and folder.is_dir():
+        found = studies.fit_folder(folder) if options.verb == "fit" else studies.propose_folder(folder)
+        _print(options, found, search_tables.LINES[options.verb](found))
+        return 0
+    if options.out is None:
+        raise RecipeError(
+            f"mix {options.verb} of a recipe needs --out FOLDER; without a recipe give a folder of `mix import`"
+        )
+    recipe = load_recipe(options.recipe)
+    name = searches.search_stage(recipe)
+    if options.verb == "apply":
+        run = run_with(options, recipe)
+        print("\n".join(search_tables.applied_lines(run, name)))
+        return 0
+    stage = f"{name}.{STEPS[options.verb][0]}"
+    run = run_with(options, recipe, until=stage, aside=options.json)
+    found = searches.READ[options.verb](run, name)
+    _print(options, found, search_tables.LINES[options.verb](found))
+    return 0
+
+
+def _print(options: argparse.Namespace, found: Any, lines: Sequence[str]) -> None:
+    print(json.dumps(found, ensure_ascii=False) if options.json else "\n".join(lines))
+
+
+def command_check(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.mixtures import checked_lines
+
+    need_pipeline()
+    lines, wrong = checked_lines(Path(options.file), options.out)
+    print("\n".join(lines))
+    return 1 if wrong else 0
+
+
+def command_import(options: argparse.Namespace) -> int:
+    from corpusmill.jobs import studies
+
+    need_pipeline()
+    losses = None if options.losses is None else Path(options.losses)
+    print(studies.import_into(Path(options.file), losses, Path(options.to), options.unit))
+    return 0

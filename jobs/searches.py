@@ -1,0 +1,94 @@
+"""What a search found, as the stages of a run hold it: for the tables of `corpusmill mix ...` and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from corpusmill.pipeline.engine.files import part_name
+from corpusmill.pipeline.errors import InputError, RecipeError
+from corpusmill.pipeline.recipe import Recipe
+
+if TYPE_CHECKING:
+    from corpusmill.pipeline.run import Run
+
+Found = dict[str, Any]
+
+
+def search_stage(recipe: Recipe) -> str:
+    """The name of the recipe's mix stage with a search."""
+    spec = recipe.stages[-1]
+    if spec.key != "mix" or spec.config.search is None:
+        raise RecipeError(
+            "the recipe searches no weights: its last stage has to be `- mix: {search: {}}` (docs/mixing.md)"
+        )
+    return spec.name
+
+
+def _file(run: Run, stage: str, name: str) -> Any:
+    state = run.state.stage(stage)
+    if state is None:
+        raise InputError(f"{run.out} has no stage {stage}; run the command again")
+    return json.loads((run.out / state.folder / name).read_bytes())
+
+
+def read_stats(run: Run, name: str) -> Found:
+    stage = f"{name}.stats"
+    return {**_file(run, stage, "study.json"), **_file(run, stage, "places.json")}
+
+
+def read_design(run: Run, name: str) -> Found:
+    found: Found = _file(run, f"{name}.design", "design.json")
+    return found
+
+
+def read_records_of(run: Run, name: str) -> Found:
+    from corpusmill.mixing.records import decode_records
+
+    stage = run.state.stage(f"{name}.runs")
+    assert stage is not None  # the command has just run up to it
+    records = [
+        record
+        for unit in sorted(run.manifest(stage.name).results)
+        for record in decode_records((run.out / stage.folder / part_name(unit)).read_bytes(), stage.name)
+    ]
+    rows = [
+        {
+            "run": record.run,
+            "seed": record.seed,
+            "target": record.target,
+            "bits_per_byte": record.bits_per_byte,
+            "realised_tokens": list(record.realised_tokens),
+        }
+        for record in records
+    ]
+    return {"records": rows}
+
+
+def read_fit(run: Run, name: str) -> Found:
+    found: Found = _file(run, f"{name}.fit", "fit.json")
+    return found
+
+
+def read_proposal(run: Run, name: str) -> Found:
+    study = read_stats(run, name)
+    budget = study["budget_tokens"]
+    tokens = {each["name"]: each["tokens"] for each in study["components"]}
+    found: Found = _file(run, f"{name}.propose", "proposal.json")
+    return {**found, "epochs_of": {each: budget / tokens[each] for each in found["components"]}}
+
+
+def read_verdict(run: Run, name: str) -> Found:
+    found: Found = _file(run, f"{name}.verify", "verdict.json")
+    return found
+
+
+READ: dict[str, Callable[[Run, str], Found]] = {
+    "stats": read_stats,
+    "design": read_design,
+    "run": read_records_of,
+    "fit": read_fit,
+    "propose": read_proposal,
+    "verify": read_verdict,
+}

@@ -1,0 +1,67 @@
+"""The stage of a search that says which runs are made (`mix.design`), once no target is found in a component."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+from corpusmill.mixing.caps import Caps
+from corpusmill.mixing.constraints import check
+from corpusmill.mixing.design import make_design
+from corpusmill.mixing.overlap import refuse
+from corpusmill.mixing.search_leaks import overlaps_of, units_by_component, windows_of
+from corpusmill.mixing.search_study import exact, read_study
+from corpusmill.mixing.study import encode
+from corpusmill.pipeline.engine.results import canonical
+from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
+
+DESIGN_FILE = "design.json"
+LEAKS_FILE = "leaks.json"
+
+
+@dataclass(frozen=True)
+class MakeDesign(SetOperation):
+    """One unit: the design as a file for people, and in the result for the stage that lays out its runs. RecipeError for targets that leak."""
+
+    stats: str
+    caps: Caps
+    runs: int | None
+    repeats: int
+    ablation: bool
+    current: dict[str, float] | None
+    leaks: str
+    shards: str
+    most_overlap: float
+    eval_tokens: int
+    seed: int
+
+    libraries: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
+
+    def units(self, inputs: Inputs) -> list[Unit]:
+        units = units_by_component(inputs, self.leaks)
+        parts = sorted(number for numbers in units.values() for number in numbers)
+        return [Unit(0, 1, {"leaks": units}, tuple(parts))]
+
+    def run(self, unit: Unit, io: TaskIO) -> Result:
+        from corpusmill.mixing.threads import one_thread
+
+        study = read_study(io, self.stats)
+        windows = windows_of(study, io.folder(self.shards), self.eval_tokens)
+        overlaps = overlaps_of(io, self.leaks, unit.fields["leaks"], windows)
+        refuse(overlaps, self.most_overlap)
+        io.write_bytes(LEAKS_FILE, canonical([asdict(each) for each in overlaps]), rows=len(overlaps))
+        bounds = study.bounds(self.caps)
+        check(bounds)
+        with one_thread():
+            design = make_design(
+                study.components,
+                bounds,
+                self.seed,
+                self.runs,
+                self.repeats,
+                self.ablation,
+                study.budget_rows,
+                exact(study.components, self.current),
+            )
+        io.write_bytes(DESIGN_FILE, encode(design), rows=len(design.runs))
+        return io.result(rows=len(design.runs), extra={"design": asdict(design)})
