@@ -6,6 +6,7 @@ folders never do: a slug has only [a-z0-9._-] and a hash whenever that lost some
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import xxhash
 
+from corpusmill.pipeline.errors import RecipeError
 from corpusmill.shards.layout import TOKENIZER_FILE
 
 Key = tuple[str, ...]
@@ -30,14 +32,60 @@ SMALL_BLOCKS = 8
 
 SLUG_LENGTH = 60
 
+MOST_BANDS = 100
+
 _HASHED = re.compile(r"-[0-9a-f]{8}$")
 
 
 @dataclass(frozen=True)
-class Components:
-    """`by`: document columns or measures; documents that agree in all of them form one component."""
+class Band:
+    """Documents by a stored measure `band`: cut `at` these values (one that is reached belongs above), or into `parts` with as much text each."""
 
-    by: tuple[str, ...] = ("source",)
+    band: str
+    at: tuple[float, ...] | None = None
+    parts: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at is None) == (self.parts is None):
+            raise RecipeError(
+                f"band {self.band}: give the values to cut at (at: [0.2, 0.8]) or how many parts of equal size (parts: 4)"
+            )
+        if self.at is not None and (
+            not self.at
+            or any(not math.isfinite(value) for value in self.at)
+            or any(low >= high for low, high in zip(self.at, self.at[1:], strict=False))
+        ):
+            raise RecipeError(f"band {self.band}: at is {list(self.at)}; it needs numbers that rise")
+        if not 2 <= self.count <= MOST_BANDS:
+            raise RecipeError(f"band {self.band}: {self.count} bands; from 2 to {MOST_BANDS} are possible")
+
+    @property
+    def count(self) -> int:
+        return self.parts if self.at is None else len(self.at) + 1  # type: ignore[return-value]
+
+    @property
+    def column(self) -> str:
+        return f"band.{self.band}"
+
+    def names(self) -> list[str]:
+        """Of the lowest band first."""
+        return [f"{self.band}-{number + 1}of{self.count}" for number in range(self.count)]
+
+
+@dataclass(frozen=True)
+class Components:
+    """`by`: document columns, measures, or bands of a measure; documents that agree in all of them form one component."""
+
+    by: tuple[str | Band, ...] = ("source",)
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        return tuple(each for each in self.by if isinstance(each, Band))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns whose values tell components, those of bands under their own names."""
+        return tuple(each.column if isinstance(each, Band) else each for each in self.by)
 
 
 def component_names(keys: Collection[Key]) -> dict[Key, str]:

@@ -1,6 +1,7 @@
 """The recipe's `shard` stage: kept text in, shards out.
 
 shard.tokenizer   a given tokenizer.json, checked, or one trained on kept text      shards/vocabulary.py
+shard.edges, shard.bands  columns for `components.by`, where it asks for bands  shards/bands.py
 shard.scatter     token ids by component and key range; goes when shard.write stands  shards/scatter.py
 shard.scatter.merged  files of it joined where a corpus is so large that slices would be small  shards/merge.py
 shard.write       one shard a unit, sorted by key, packed; manifests                  shards/write.py
@@ -18,6 +19,7 @@ from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
 from corpusmill.shards.audit import AUDIT, Audit
+from corpusmill.shards.bands import BandEdges, Bands
 from corpusmill.shards.components import Components
 from corpusmill.shards.layout import DOCS, MOST_BLOCK_BYTES, MOST_SEQUENCE, Boundary, Packing
 from corpusmill.shards.merge import MergeTokens
@@ -93,14 +95,16 @@ class Shard:
         self._check(name)
         measures = _scores(chain.columns) if self.measures is None else self.measures
         _known(f"{name}.measures", measures, chain.columns)
-        _known(f"{name}.components.by", self.components.by, [*chain.columns, "source", "date", "modality"])
+        self._bands(chain, name)
+        by = self.components.columns
+        _known(f"{name}.components.by", by, [*chain.columns, "source", "date", "modality"])
         tokenizer, scatter = f"{name}.tokenizer", f"{name}.scatter"
         chain.set(tokenizer, self.tokenizer.operation(chain.seed, name, self.boundary), kept=True)
         clusters = chain.clusters if self.holdout else None
         operation = Scatter(
             chain.seed,
             tokenizer,
-            self.components.by,
+            by,
             measures,
             self.shard_bytes,
             self.boundary,
@@ -113,7 +117,7 @@ class Shard:
             operation,
             reads=(tokenizer, *([clusters] if clusters else [])),
             kept=True,
-            measures=[column for column in (*self.components.by, *measures) if column in chain.columns],
+            measures=[column for column in (*by, *measures) if column in chain.columns],
         )
         merged = f"{scatter}.merged"
         chain.set(merged, MergeTokens(scatter, merge.BOUNDS), reads=(scatter,))
@@ -121,7 +125,7 @@ class Shard:
             tokenizer,
             scatter,
             merged,
-            self.components.by,
+            by,
             measures,
             self.sequence_length,
             self.block_bytes,
@@ -131,6 +135,21 @@ class Shard:
             bool(self.holdout),
         )
         chain.set(f"{name}.write", write, reads=(tokenizer, scatter, merged))
+
+    def _bands(self, chain: Chain, name: str) -> None:
+        """The columns of the bands that `components.by` asks for; edges only where some are to be found."""
+        bands = self.components.bands
+        if not bands:
+            return
+        _known(f"{name}.components.by", (band.band for band in bands), chain.columns)
+        measures = list(dict.fromkeys(band.band for band in bands))
+        cut = tuple(band for band in bands if band.parts is not None)
+        found = f"{name}.edges" if cut else None
+        if found is not None:
+            chain.set(found, BandEdges(chain.seed, cut), kept=True, measures=measures)
+        reads = () if found is None else (found,)
+        chain.set(f"{name}.bands", Bands(bands, found), reads=reads, kept=True, measures=measures)
+        chain.columns.update(dict.fromkeys((band.column for band in bands), f"{name}.bands"))
 
     def _check(self, name: str) -> None:
         if not 1 <= self.sequence_length <= MOST_SEQUENCE:
@@ -148,9 +167,9 @@ class Shard:
         self.audit.check(f"{name}.audit")
         if not 0 <= self.holdout < 1:
             raise RecipeError(f"{name}: holdout is {self.holdout}; it is a share from 0 to below 1")
-        if not self.components.by or len(set(self.components.by)) < len(self.components.by):
+        if not self.components.by or len(set(self.components.columns)) < len(self.components.by):
             raise RecipeError(
-                f"{name}: components.by is {list(self.components.by)}; name at least one column, each once"
+                f"{name}: components.by is {list(self.components.columns)}; name at least one column, each once"
             )
 
 

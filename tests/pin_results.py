@@ -85,7 +85,24 @@ LANGUAGE: dict[str, Any] = {
     "stages": ["extract", {"filter": [{"language": {"keep": ["en"], "at_least": 0.5}}]}]
 }
 
-RECIPES = {"crawled": CRAWLED, "given": GIVEN, "language": LANGUAGE}
+TOLD: dict[str, Any] = {
+    "partition_bytes": 24_000,
+    "stages": [
+        {"extract": {"with": "resiliparse"}},
+        {"filter": [{"gopher_quality": {"min_words": 20}}]},
+        {"topics": {"count": 3}},
+        {
+            "shard": {
+                "tokenizer": {"train": "bpe", "vocab": 400},
+                "sequence_length": 32,
+                "block_bytes": 1024,
+                "components": {"by": ["source", "topic", {"band": "words", "parts": 2}]},
+            }
+        },
+    ],
+}
+
+RECIPES = {"crawled": CRAWLED, "given": GIVEN, "language": LANGUAGE, "told": TOLD}
 """`language` needs a model that may not be here."""
 
 
