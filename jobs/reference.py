@@ -95,12 +95,10 @@ def _entry(name: str, kind: type[Any], level: int = 3) -> str:
 
 
 def _inside(hint: Any) -> list[type[Any]]:
-    """The dataclasses of a field's type."""
-    return [
-        each
-        for each in (hint, *typing.get_args(hint))
-        if dataclasses.is_dataclass(each) and isinstance(each, type)
-    ]
+    """The dataclasses of a field's type, however deep in lists and alternatives."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return [hint]
+    return [each for argument in typing.get_args(hint) for each in _inside(argument)]
 
 
 def _about(kind: type[Any]) -> str:
