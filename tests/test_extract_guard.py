@@ -80,20 +80,24 @@ def test_an_idle_child_may_be_killed(guard: Guard) -> None:
 
 
 def test_a_storm_of_kills_changes_no_row(guard: Guard) -> None:
+    """At random moments, but two to a batch: on a slow machine a third could meet the same page, and that one would be blamed."""
     texts = [f"{number} " + "x" * 200_000 for number in range(60)]
     stop = threading.Event()
+    left = [0]
 
     def storm() -> None:
         dice = random.Random(1)
         while not stop.wait(dice.uniform(0.05, 0.4)):
             child = guard.child
-            if child is not None and child.poll() is None:
+            if left[0] and child is not None and child.poll() is None:
+                left[0] -= 1
                 child.send_signal(signal.SIGKILL)
 
     thread = threading.Thread(target=storm)
     thread.start()
     try:
         for _ in range(8):
+            left[0] = 2
             assert states(guard.run([page(text) for text in texts])) == texts
             time.sleep(0.05)
     finally:

@@ -152,7 +152,8 @@ def test_gone_and_cut_objects_are_made_again(
         data = (undisturbed / name).read_bytes()
         client.put_object(Bucket=bucket.name, Key=f"out/{name}", Body=data[: len(data) // 2])
     findings = corpusmill("verify", bucket.url("out"), expect=1).stdout
-    assert all(name in findings for name in (gone, cut, sealed)) and " 3 findings" in findings
+    assert all(name in findings for name in (gone, cut, sealed))
+    assert " 4 findings" in findings  # the table of blocks is missed by the run and by the shards
     corpusmill("run", recipe, "--out", bucket.url("out"), *inputs(crawl), "--workers", "2")
     assert stored(bucket) == hashes(undisturbed)
 
