@@ -316,4 +316,6 @@ def test_what_the_engine_remembers_is_bounded(trained: Tokenizer, monkeypatch: p
         assert np.array_equal(ids[: lengths[:2].sum()], wanted[0])
         most = max(most, resident_bytes() - start)
     assert engine.rebuilt >= 2
-    assert most < 150 << 20, "the bound, what one batch adds, and the vocabulary twice; 24 MB unbounded take over 200"
+    assert most < 150 << 20, (
+        "the bound, what one batch adds, and the vocabulary twice; 24 MB unbounded take over 200"
+    )
