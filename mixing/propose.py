@@ -1,11 +1,12 @@
 """Mixtures worth a verification: the best of what fits predict, kept where the fits know something.
 
-    least  total(w) + strength · KL(w | prior) + caution · sd(w)      for allowed w that some run is near
+    least  total(w) + strength · KL(w | prior) + caution · variance(w) / unit      for allowed w that some run is near
 
 A fit is an opinion about a neighbourhood of its runs. Outside it, and above all at corners of what is allowed, the lowest
-prediction is the largest error; three guards keep to it. KL to the prior, with the strength that would have chosen best among
-mixtures that the fit had not seen; the fit's own spread; and no mixture farther from all runs, in sqrt(w), than the
-loneliest run is from its neighbour. What the fits want without any guard is told as a diagnostic.
+prediction is the largest error. Three guards keep to the neighbourhood: KL to the prior, no stronger than pays among mixtures that
+the fit had not seen (mixing/guards.py); the variance of the prediction, which hardly counts where the fit is sure and is a wall where it is not
+(`unit` is the standard deviation of the runs' losses); and no mixture farther from all runs, in sqrt(w), than the loneliest run is
+from its neighbour. What the fits want without any guard is told as a diagnostic.
 
 Search: a pool of allowed mixtures (uniform, and between the best runs), then SLSQP from the best of them. It takes some seconds
 with all families, most of it predictions.
@@ -31,13 +32,13 @@ from corpusmill.shards.mixture import PPB
 
 Floats = npt.NDArray[np.float64]
 
-POOL = 4096  # mixtures drawn
+POOL = 2048  # mixtures drawn
 BETWEEN = 1024  # mixtures between the best runs
 PARENTS = 8  # runs between which they lie
-SURE = 256  # mixtures of the pool, the best, whose spread is computed
-STARTS = 8  # from which SLSQP goes on
+STARTS = 4  # from which SLSQP goes on
+APART = 0.1  # distance in sqrt(w) between them at least
 
-CAUTION = 0.5  # standard deviations of the fit that a prediction is worth less
+CAUTION = 1.0  # a prediction that is uncertain by a whole unit is worth one unit less
 
 ALIKE = 0.03
 """Distance in sqrt(w) below which two candidates are one: 24 more runs would not tell them apart."""
@@ -89,24 +90,20 @@ class _Task:
     caution: float
     runs: Known
     roots: Floats  # sqrt of the runs' weights
+    pool: Floats  # allowed mixtures to begin with
     radius: float
     ceilings: Floats  # [targets] that predictions must not go above; infinite for most
-    seed: int
 
     def cost(self, points: Floats) -> Floats:
-        """What is to be least, without the spread."""
-        predicted = self.fits.predict(points, self.family)
-        found = predicted @ self.importance + self.strength * kl(points, self.prior)
+        """What is to be least [k]."""
+        total, spread = self.fits.total(points, list(self.importance))
+        if self.family:
+            total = self.fits.predict(points, self.family) @ self.importance
+        found = total + self.caution * spread**2 / self.runs.unit + self.strength * kl(points, self.prior)
         walls = np.maximum(distances(points, self.roots) - self.radius, 0.0)
-        with np.errstate(invalid="ignore"):
-            walls += np.maximum(predicted - self.ceilings, 0.0).sum(axis=1) / self.runs.unit
+        if np.isfinite(self.ceilings).any():
+            walls += np.maximum(self.fits.predict(points) - self.ceilings, 0.0).sum(axis=1) / self.runs.unit
         return np.asarray(found + WALL * self.runs.unit * walls)
-
-    def sure_cost(self, points: Floats) -> Floats:
-        found = self.cost(points)
-        if self.caution:
-            found = found + self.caution * self.fits.total(points, list(self.importance))[1]
-        return found
 
 
 def propose(
@@ -140,9 +137,11 @@ def propose(
             # The first is asked for whatever it is; others only for what nobody has.
             if not candidates or all(_apart(found, other) > ALIKE for other in (*beside, *candidates)):
                 candidates.append(found)
+        anywhere = simplex(bounds.components)
+        none = np.full(len(parts), np.inf)
         free = replace(
-            task, bounds=simplex(bounds.components), strength=0.0, caution=0.0, radius=np.inf,
-            ceilings=np.full(len(parts), np.inf),
+            task, bounds=anywhere, strength=0.0, caution=0.0, radius=np.inf, ceilings=none,
+            pool=_pool(anywhere, runs, task.prior, seed),
         )  # fmt: skip
         unguarded = _candidate(free, "unguarded", "lowest prediction without limits or guards", _best(free))
     return Proposal(tuple(candidates), beside, unguarded, strength, regrets, task.radius)
@@ -151,7 +150,10 @@ def propose(
 def _task(fits: Fits, runs: Known, bounds: Bounds, prior: Floats, importance: Floats, seed: int) -> _Task:
     none = np.full(len(importance), np.inf)
     roots = np.sqrt(runs.weights)
-    return _Task(fits, None, bounds, importance, prior, 0.0, CAUTION, runs, roots, runs.radius(), none, seed)
+    pool = _pool(bounds, runs, prior, seed)
+    return _Task(
+        fits, None, bounds, importance, prior, 0.0, CAUTION, runs, roots, pool, runs.radius(), none
+    )  # fmt: skip
 
 
 def _ceilings(
@@ -197,26 +199,26 @@ def _by_trust(task: _Task) -> list[str]:
 
 def _best(task: _Task) -> Floats:
     """The pool's best, and where SLSQP gets from the best of it."""
-    pool = _pool(task)
-    order = np.argsort(task.cost(pool), kind="stable")[:SURE]
-    sure = pool[order[np.argsort(task.sure_cost(pool[order]), kind="stable")]]
-    starts = sure[:1]
-    for point in sure:  # unlike one another, or all would go the same way
-        if len(starts) < STARTS and distances(point[None], np.sqrt(starts))[0] > ALIKE:
+    pool = task.pool[np.argsort(task.cost(task.pool), kind="stable")]
+    starts = pool[:1]
+    for point in pool:  # unlike one another, or all would go the same way
+        if len(starts) == STARTS:
+            break
+        if distances(point[None], np.sqrt(starts))[0] > APART:
             starts = np.vstack([starts, point])
     ends = np.array([polished(task.cost, start, task.bounds, task.runs.unit) for start in starts])
-    both = np.vstack([sure[:1], ends[inside(task.bounds, ends)]])
-    return np.asarray(both[task.sure_cost(both).argmin()])
+    both = np.vstack([starts[:1], ends[inside(task.bounds, ends)]])
+    return np.asarray(both[task.cost(both).argmin()])
 
 
-def _pool(task: _Task) -> Floats:
+def _pool(bounds: Bounds, runs: Known, prior: Floats, seed: int) -> Floats:
     """Allowed mixtures: all over, the runs themselves, and between the best of them; the prior moved inside."""
-    generator = np.random.Generator(np.random.PCG64([task.seed, POOL]))
-    allowed = inside(task.bounds, task.runs.weights)
-    runs = task.runs.weights[allowed][np.argsort(task.runs.losses[allowed], kind="stable")]
-    inner = np.vstack([nearest(task.bounds, task.prior)[None], runs[:PARENTS]])
+    generator = np.random.Generator(np.random.PCG64([seed, POOL]))
+    weights = runs.weights[np.argsort(runs.losses, kind="stable")]
+    weights = weights[inside(bounds, weights)]
+    inner = np.vstack([nearest(bounds, prior)[None], weights[:PARENTS]])
     between = generator.dirichlet(np.full(len(inner), 0.5), BETWEEN) @ inner
-    return np.vstack([draw(task.bounds, POOL, task.seed), inner, runs, between])
+    return np.vstack([draw(bounds, POOL, seed), inner, weights, between])
 
 
 def _candidate(task: _Task, name: str, how: str, weights: Floats) -> Candidate:

@@ -9,20 +9,25 @@ import numpy as np
 from ngram_world import (
     RUN,
     World,
-    design,
     interfering_world,
     mixed_world,
     null_world,
 )
 
-from corpusmill.mixing.constraints import Bounds, draw
+from corpusmill.mixing.constraints import Bounds, draw, simplex
+from corpusmill.mixing.design import make_design
+from corpusmill.mixing.families import FAMILIES
 from corpusmill.mixing.fit import Fits, fit_swarm
 from corpusmill.mixing.gains import Floats, Trials, gain
 from corpusmill.mixing.polish import polished
 from corpusmill.mixing.propose import Proposal, effects, propose
+from corpusmill.mixing.study import Component
+from corpusmill.mixing.swarm import Swarm
 from corpusmill.mixing.verify import Blame, Verdict, verify
 
 RUNS_A_COMPONENT = 4
+
+JUNK_FLOOR = 0.05  # without it the best mixtures have 0.03 to 0.04: some noise smooths counts
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Search:
 
     world: World
     bounds: Bounds
+    swarm: Swarm
     fits: Fits
     proposal: Proposal
     best: Floats  # by the truth
@@ -56,15 +62,30 @@ def uniform(count: int) -> Floats:
 
 
 def search(world: World, bounds: Bounds, seed: int, families: Sequence[str] | None = None) -> Search:
-    """Four runs a component, a fit of the first target, three candidates."""
+    """Four runs a component, a fit, three candidates for the first target."""
     count = len(world.components)
-    swarm = world.swarm(design(count, RUNS_A_COMPONENT * count, seed), 1000 * seed)
-    fits = fit_swarm(swarm, seed, families)
+    swarm = world.swarm(mixtures(world, bounds, seed), 1000 * seed)
+    fits = fit_swarm(swarm, seed, families, control=False)
     importance = [1.0] + [0.0] * (len(swarm.targets) - 1)
     proposal = propose(
         fits, swarm, bounds, uniform(count), importance, {"uniform": uniform(count)}, seed=seed
     )
-    return Search(world, bounds, fits, proposal, best_of(world, bounds))
+    return Search(world, bounds, swarm, fits, proposal, best_of(world, bounds))
+
+
+def bare(found: Search, family: str) -> Floats:
+    """Where one family's lowest prediction lies when nothing keeps it: anywhere, corners included."""
+    model = FAMILIES[family].fit(found.swarm.weights, found.swarm.losses[:, 0])
+    names = found.bounds.components
+    anywhere = np.vstack([np.eye(len(names)), draw(simplex(names), 2000, 1)])
+    return np.asarray(anywhere[model.predict(anywhere).argmin()])
+
+
+def mixtures(world: World, bounds: Bounds, seed: int) -> Floats:
+    """A design for components of one size, without ablations and repeats."""
+    parts = [Component(name, "", tokens=10**6, bytes=4 * 10**6, rows=10**4) for name in world.components]
+    made = make_design(parts, bounds, seed, RUNS_A_COMPONENT * len(parts), repeats=1, ablation=False)
+    return np.array([run.weights() for run in made.runs])
 
 
 def best_of(world: World, bounds: Bounds) -> Floats:
@@ -75,10 +96,10 @@ def best_of(world: World, bounds: Bounds) -> Floats:
 
 
 def mixed_search(seed: int, families: Sequence[str] | None = None) -> Search:
-    """Junk has a floor of 0.02, so that a proposal can be seen to go there and stay."""
+    """Junk has a floor that is more than it is good for, so that a proposal can be seen to go there and stay."""
     world = mixed_world(seed)
     names = tuple(world.components)
-    least = tuple(0.02 if name == "junk" else 0.0 for name in names)
+    least = tuple(JUNK_FLOOR if name == "junk" else 0.0 for name in names)
     return search(world, Bounds(names, least, (1.0,) * len(names)), seed, families)
 
 

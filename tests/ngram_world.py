@@ -1,8 +1,9 @@
 """A world in which mixtures can be judged exactly: text by Markov chains, proxies that are n-gram counts of sampled documents.
 
-A run draws fresh documents from each component by its weight and learns from those alone: a seed is a sample, and runs scatter as
-samples do. All runs of one seed share the order of documents in every component. `truth` is the loss of endless samples, from
-the counts of many documents in closed form; nothing is measured against what a fit or a proposal says of itself.
+A seed is a sample of documents, and runs scatter as samples do. There are two kinds of runs. `run` draws documents by the weights and
+learns from those alone: where all components are the same text, no mixture is better than another. A run in closed form
+(`screen`) takes as many documents of every component and mixes their counts; its mean over samples, `truth`, can be computed for any
+mixture, and so can the best one. Nothing is measured against what a fit or a proposal says of itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Tokens = npt.NDArray[np.int64]
 VOCABULARY = 40
 LENGTH = 80  # tokens of a document
 RUN = 96  # documents that a run learns from
-MANY = 2000  # documents of a component that the truth is counted from
+TRUE = 12  # samples over which the truth of runs in closed form is the mean
 BYTES = 4.0  # of a token, so that losses are bits per byte of some text
 
 
@@ -98,17 +99,26 @@ class World:
         tables = Tables.of(texts, sizes, VOCABULARY)
         return cls(components, tables, seed, run_documents)
 
+    def screen(self, seed: int) -> Screen:
+        """A sample of documents of every component, mixed in closed form: a run of any mixture with this seed."""
+        return Screen.of(
+            self.tables,
+            [
+                self.tables.count(
+                    origin.documents(self.run_documents, np.random.default_rng([self.seed, 2, seed, place]))
+                )
+                for place, origin in enumerate(self.components.values())
+            ],
+        )
+
     @cached_property
-    def oracle(self) -> Screen:
-        many = [
-            self.tables.count(origin.documents(MANY, np.random.default_rng([self.seed, 2, place])))
-            for place, origin in enumerate(self.components.values())
-        ]
-        return Screen.of(self.tables, many)
+    def screens(self) -> list[Screen]:
+        return [self.screen(10**6 + number) for number in range(TRUE)]
 
     def truth(self, weights: Floats) -> Floats:
-        """Bits per byte of mixtures [k, m] on every target [k, targets]."""
-        return self.oracle.losses(weights, self.run_documents * LENGTH)
+        """Bits per byte [k, targets] that runs in closed form have on average, of mixtures [k, m]."""
+        learnt = self.run_documents * LENGTH
+        return np.mean([screen.losses(weights, learnt) for screen in self.screens], axis=0)
 
     def run(self, weights: Floats, seed: int) -> dict[str, Floats]:
         """Bits of every document of every target, from one sample of documents."""
@@ -122,15 +132,13 @@ class World:
         bits = screen.document_bits(np.ones((1, 1)), self.run_documents * LENGTH)
         return {name: values[0] for name, values in bits.items()}
 
-    def losses(self, weights: Floats, seed: int) -> Floats:
-        """Of a run, bits per byte on every target."""
-        return np.array(
-            [bits.sum() / (BYTES * LENGTH * len(bits)) for bits in self.run(weights, seed).values()]
-        )
-
     def swarm(self, mixtures: Floats, seed: int) -> Swarm:
-        """A run of each mixture, all with seeds of their own."""
-        losses = [self.losses(weights, seed + place) for place, weights in enumerate(mixtures)]
+        """A run of each mixture in closed form, each from a sample of its own."""
+        learnt = self.run_documents * LENGTH
+        losses = [
+            self.screen(seed + place).losses(weights[None], learnt)[0]
+            for place, weights in enumerate(mixtures)
+        ]
         return make_swarm(tuple(self.components), self.tables.targets, mixtures, np.array(losses))
 
     def trials(self, mixtures: Mapping[str, Floats], seeds: Sequence[int], size: str = "n-gram") -> Trials:
@@ -142,15 +150,6 @@ class World:
         }
         sizes = {target: np.full(values.shape[2], BYTES * LENGTH) for target, values in bits.items()}
         return Trials(size, tuple(mixtures), tuple(seeds), bits, sizes)
-
-
-def design(count: int, runs: int, seed: int) -> Floats:
-    """Mixtures for a fit: uniform, and Dirichlet at strengths from extreme to even."""
-    generator = np.random.default_rng([seed, 4])
-    strengths = np.geomspace(0.3, 5, runs - 1)
-    return np.array(
-        [np.full(count, 1 / count), *(generator.dirichlet(np.full(count, each)) for each in strengths)]
-    )
 
 
 def mixed_world(seed: int) -> World:

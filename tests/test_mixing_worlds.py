@@ -39,7 +39,5 @@ def test_a_component_that_interferes_with_a_protected_target_is_named_and_refuse
     assert "by forum (+" in verdict.reason
     # The fit was right about its own target: every candidate is better there.
     assert all(each.gain > 0 for each in verdict.gains if each.target in ("", "main"))
-    # And none quite keeps what it promised: the best of many predictions is too good.
-    assert all(each.measured < each.predicted for each in verdict.promises)
     forum = list(search.world.components).index("forum")
     assert all(each.weights()[forum] > 0.25 for each in search.proposal.candidates)
