@@ -6,7 +6,7 @@
     fill         where no other run is near (maximin in sqrt(w))
     repeats      the prior, and the anchor farthest from it, with other seeds: noise differs from mixture to mixture
 
-All other runs share a seed, so that model and order are no difference between them. A design takes well under a second for 24 components.
+All other runs share a seed, so that model and order are no difference between them. A design takes.
 """
 
 from __future__ import annotations
