@@ -22,9 +22,12 @@ from corpusmill.pipeline.remote import surroundings
 
 EQUAL = tuple(
     "brotli datasketch fasttext-community justext lxml lxml_html_clean numba numpy pyarrow "
-    "pyyaml resiliparse tokenizers trafilatura xxhash zstandard".split()
+    "pyyaml resiliparse scikit-learn scipy tokenizers trafilatura xxhash zstandard".split()
 )
-"""Distributions that make or write the bytes of a run: all that operations name in `libraries`, and what they are written with."""
+"""Distributions that make or write the bytes of a run: all that operations name in `libraries` but torch, and what they are written with.
+
+Only trained proxies use torch, and most nodes do without: the driver's version stands in their fingerprint, those of nodes are not compared.
+"""
 
 
 @dataclass(frozen=True)
