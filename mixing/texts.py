@@ -6,7 +6,7 @@ size is that of the decoded tokens without their boundary, in bytes of UTF-8; de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from corpusmill.pipeline.engine.disk import Disk
 from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.errors import ShardError
+from corpusmill.shards.data_sets import decoder_of
 from corpusmill.shards.fetch import source_of
 from corpusmill.shards.layout import read_manifest
 from corpusmill.shards.pack import doc_starts
@@ -98,15 +99,5 @@ def _documents(reader: ComponentReader, shard: int, lengths: npt.NDArray[np.int6
 
 def sizes_of(reader: ComponentReader, documents: Sequence[Tokens]) -> list[int]:
     """Bytes of UTF-8 that documents have as text."""
-    decode = _decoder(reader)
+    decode = decoder_of(reader)
     return [len(decode(document).encode()) for document in documents]
-
-
-def _decoder(reader: ComponentReader) -> Callable[[Tokens], str]:
-    from corpusmill.pipeline.text.engines import HuggingFace
-
-    engine = HuggingFace(reader.tokenizer.read_bytes(), str(reader.tokenizer))
-    boundary = reader.manifest.boundary
-    first = 1 if boundary in ("bos", "both") else 0
-    last = -1 if boundary in ("eos", "both") else None
-    return lambda ids: engine.decode(ids[first:last].tolist())

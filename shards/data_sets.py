@@ -75,7 +75,7 @@ class _Documents:
     text: bool
 
     def __call__(self) -> Tables:
-        decode = _decoder(self.reader) if self.text else None
+        decode = decoder_of(self.reader) if self.text else None
         sidecar = Sidecar(self.reader, self.shard)
         known = sidecar.file.read()
         starts = doc_starts(known["tokens"].to_numpy().astype(np.int64))
@@ -119,7 +119,7 @@ class _Documents:
         return stream, hidden
 
 
-def _decoder(reader: ComponentReader) -> Callable[[npt.NDArray[Any]], str]:
+def decoder_of(reader: ComponentReader) -> Callable[[npt.NDArray[Any]], str]:
     """Text of a document's tokens, its boundary left out."""
     manifest = reader.manifest
     engine = engine_of(reader)
