@@ -177,7 +177,7 @@ def test_a_ray_whose_start_fails_is_started_again(
 
 KINDS = {
     "small": {
-        "resources": {"CPU": 1, "memory": 4 << 30},
+        "resources": {"CPU": 1},
         "node_config": {},
         "min_workers": 0,
         "max_workers": 2,
