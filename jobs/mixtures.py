@@ -1,15 +1,17 @@
-"""`corpusmill mix check`: what a mixture file asks of the shards at hand, before anything is trained on it."""
+"""`corpusmill mix check` and `mix export`: what a mixture file asks of the shards at hand, and the same for other trainers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corpusmill.jobs.tables import table_lines
+from corpusmill.mixing.blend import FORMATS, blends
 from corpusmill.mixing.mixture import decode_mixture
-from corpusmill.pipeline.engine.place import Where, readable
+from corpusmill.pipeline.engine.place import Where, place_of, readable
 from corpusmill.pipeline.errors import InputError
-from corpusmill.shards.layout import read_manifest
+from corpusmill.shards.data_sets import data_set_names
+from corpusmill.shards.layout import Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Plan, capacity, check_plan
 from corpusmill.shards.plan_file import find_plan, read_plan
@@ -18,8 +20,17 @@ MANY_EPOCHS = 4
 """Times that a component can be repeated about as well as new data is read (Muennighoff et al. 2023)."""
 
 
-def checked_lines(file: Path, out: Where) -> tuple[list[str], bool]:
-    """The table, and whether a component would be read more often than it may be. Errors name what is wrong in the file."""
+@dataclass(frozen=True)
+class Opened:
+    """A mixture file over the shards of a run: as a plan without an end, the samples it asks for, and each component's manifest."""
+
+    plan: Plan
+    samples: int
+    manifests: dict[str, Manifest]
+
+
+def open_mixture(file: Path, out: Where) -> Opened:
+    """Errors name what is wrong in the file."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -38,7 +49,39 @@ def checked_lines(file: Path, out: Where) -> tuple[list[str], bool]:
     samples = there.samples if given.budget_tokens is None else given.budget_tokens // length
     if samples is None:
         samples = sum(each.rows for each in components)
-    return _lines(plan, samples, length)
+    return Opened(plan, samples, manifests)
+
+
+def checked_lines(file: Path, out: Where) -> tuple[list[str], bool]:
+    """The table, and whether a component would be read more often than it may be."""
+    opened = open_mixture(file, out)
+    return _lines(opened.plan, opened.samples, opened.plan.sequence_length)
+
+
+def export_mixture(file: Path, out: Where, to: Where, data: str, format: str) -> list[str]:
+    """Writes a file a stretch of constant weights into the new folder `to`; how a trainer is given each. `data`: where
+    `export-tokens --format megatron` wrote, as the trainer will find it."""
+    opened = open_mixture(file, out)
+    target = place_of(to)
+    if target.is_file() or target.sizes():
+        raise InputError(f"{to} is there already: choose a new folder")
+    kind = FORMATS[format]
+    names = data_set_names({name: manifest.slug for name, manifest in opened.manifests.items()})
+    places = {name: f"{data.rstrip('/')}/{each}" for name, each in names.items()}
+    found = blends(opened.plan, places, opened.samples)
+    written = [(kind.name.format(number), kind.encode(blend)) for number, blend in enumerate(found)]
+    for name, content in written:
+        (target / name).put(content)
+    length = opened.plan.sequence_length
+    lines = [
+        f"{blend.span} of {length} tokens: {target / name} ({kind.use})"
+        for (name, _), blend in zip(written, found, strict=True)
+    ]
+    if len(found) > 1:
+        lines.append(
+            f"{len(found)} files, each for its samples: the trainer begins every data set anew with each, our stream goes on"
+        )
+    return lines
 
 
 def _lines(plan: Plan, samples: int, length: int) -> tuple[list[str], bool]:

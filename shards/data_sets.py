@@ -7,7 +7,7 @@ in the second. Memory: one shard's tokens (`documents`) or a few blocks (`rows`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,11 @@ class DataSet:
     files: tuple[Callable[[], Tables], ...]
 
 
+def data_set_names(folders: Mapping[str, str]) -> dict[str, str]:
+    """Component -> the name of its data set: that of its folder, unless several runs each have such a one."""
+    return dict(folders) if len(set(folders.values())) == len(folders) else slugs(folders)
+
+
 def documents(shards: Shards, components: Sequence[str] = (), text: bool = False) -> list[DataSet]:
     """A data set a component, a file a shard: where each document came from, its scores, and its `tokens` with the boundary.
 
@@ -51,9 +56,7 @@ def documents(shards: Shards, components: Sequence[str] = (), text: bool = False
     known = {reader.component.name: reader for reader in shards.components}
     if unknown := sorted(set(components) - set(known)):
         raise ShardError(f"the plan holds no component {', '.join(unknown)}; it holds {', '.join(known)}")
-    folders = {name: reader.manifest.slug for name, reader in known.items()}
-    if len(set(folders.values())) < len(folders):  # several runs may each have a `web`
-        folders = slugs(known)
+    folders = data_set_names({name: reader.manifest.slug for name, reader in known.items()})
     return [
         DataSet(
             folders[name],

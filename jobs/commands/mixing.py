@@ -26,7 +26,7 @@ STEPS = {
 }
 """Verb -> the engine's stage below `mix`, and what it does."""
 
-APART = ("check", "import", "apply")
+APART = ("check", "export", "import", "apply")
 
 VERBS = (*STEPS, *APART)
 
@@ -62,6 +62,21 @@ def add(commands: Any) -> None:
     check.add_argument("file", help="a mixture file (corpusmill/mixture/v1)")
     check.add_argument("--out", required=True, help="the run whose shards it is to weigh")
     check.set_defaults(command=command_check)
+
+    give = commands.add_parser(
+        "mix export", help="a mixture file for trainers that mix by themselves, a file a phase"
+    )
+    give.add_argument("file", help="a mixture file (corpusmill/mixture/v1)")
+    give.add_argument("--out", required=True, help="the run whose shards it weighs")
+    give.add_argument("--format", required=True, choices=("megatron", "olmo-core", "olmix"))
+    give.add_argument("--to", required=True, metavar="FOLDER", help="a new folder")
+    give.add_argument(
+        "--data",
+        default="",
+        metavar="FOLDER",
+        help="where `export-tokens --format megatron` wrote, as the trainer will find it (olmix needs none)",
+    )
+    give.set_defaults(command=command_export)
 
     bring = commands.add_parser(
         "mix import", help="runs of another trainer, as CSV, into a folder for `mix fit`"
@@ -122,6 +137,19 @@ def command_check(options: argparse.Namespace) -> int:
     lines, wrong = checked_lines(Path(options.file), options.out)
     print("\n".join(lines))
     return 1 if wrong else 0
+
+
+def command_export(options: argparse.Namespace) -> int:
+    from corpusmill.jobs.mixtures import export_mixture
+
+    need_pipeline()
+    if not options.data and options.format != "olmix":
+        raise RecipeError(
+            f"mix export --format {options.format} needs --data FOLDER: where `corpusmill export-tokens --format megatron` wrote"
+        )
+    lines = export_mixture(Path(options.file), options.out, options.to, options.data, options.format)
+    print("\n".join(lines))
+    return 0
 
 
 def command_import(options: argparse.Namespace) -> int:
