@@ -5,10 +5,11 @@
 The program is started without a shell, in OUT, in a process group of its own. What stands in braces is put in:
 
     {mixture}   a JSON file: `weights` by component (shares) and `weights_ppb`, `budget_tokens`, `seed`, and of each component its `folder`,
-                `rows` and `first_rows` (what repetition control lets it read)
+                `rows` and `first_rows` (what repetition control lets it read), and of each target its `folder`
     {plan}      a plan.json over the same shards and with the same seed, for trainers that read our stream; local shards only
     {seed}      the run's seed: model and order should both follow from it
-    {out}       a folder of the run's own, empty but for these files
+    {out}       a folder of the run's own, empty but for these files, which goes when the losses are read
+    {checkpoints}   a folder that stays, with all that an earlier attempt at the same run has left there
 
 It ends with 0 and has written {out}/losses.json, like {"web": 0.93} or {"web": {"bits_per_byte": 0.93, "loss": 2.1, "document_bits": [...],
 "document_bytes": [...]}}, or {out}/losses.csv with the columns target, bits_per_byte and, if it likes, loss. What it prints is kept in
@@ -43,7 +44,7 @@ from corpusmill.shards.layout import PLAN_FILE
 from corpusmill.shards.mixture import PPB
 
 MIXTURE, OUTPUT = "mixture.json", "output.log"
-PLACES = ("mixture", "plan", "seed", "out")
+PLACES = ("mixture", "plan", "seed", "out", "checkpoints")
 KEYS = ("bits_per_byte", "loss", "document_bits", "document_bytes")
 
 TAIL_BYTES = 2000
@@ -61,6 +62,7 @@ class Command:
     """`line` is split as a shell would, and no shell sees it: name one ("sh -c '...'") to have one."""
 
     line: str
+    name: str = ""  # tells programs of the same line apart
 
     def __post_init__(self) -> None:
         try:
@@ -83,16 +85,25 @@ class Command:
         seed: int,
         run: str,
         out: Path,
-        targets: Collection[str],
+        targets: Mapping[str, str],
+        checkpoints: Path | None = None,
     ) -> list[Record]:
-        """What the program said of each of `targets`; `out` is made and must be empty. RunError when it fails or says too little."""
+        """What the program said of each of `targets` (their folders by name); `out` is made and must be empty. RunError when it fails or
+        says too little. `checkpoints` is made if the line asks for it; None where no folder can stay."""
         out = out.absolute()  # the program starts there
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise RunError(f"run {run}: {out} is not empty; a trainer's folder is made anew for each run")
-        (out / MIXTURE).write_bytes(_mixture(view, training, weights_ppb, seed))
+        (out / MIXTURE).write_bytes(_mixture(view, training, weights_ppb, seed, targets))
         values = {"mixture": str(out / MIXTURE), "seed": str(seed), "out": str(out)}
         words = shlex.split(self.line)
+        if any("{checkpoints}" in word for word in words):
+            if checkpoints is None:
+                raise RecipeError(
+                    f"run {run}: {{checkpoints}} needs an --out that is a folder on every node; leave it out of the command"
+                )
+            checkpoints.mkdir(parents=True, exist_ok=True)
+            values["checkpoints"] = str(checkpoints.absolute())
         if any("{plan}" in word for word in words):
             values["plan"] = str(_linked_plan(view, training, weights_ppb, seed, out))
         execute([word.format(**values) for word in words], out, run)
@@ -102,12 +113,14 @@ class Command:
             "components": view.names,
             "requested_ppb": tuple(weights_ppb.get(name, 0) for name in view.names),
             "seed": seed,
-            "proxy": training.id(view.manifest, self.line),
+            "proxy": training.id(view.manifest, f"{self.name} {self.line}".strip()),
         }
         return [Record(**shared, target=target, **said[target]) for target in sorted(targets)]
 
 
-def _mixture(view: View, training: Training, weights_ppb: Mapping[str, int], seed: int) -> bytes:
+def _mixture(
+    view: View, training: Training, weights_ppb: Mapping[str, int], seed: int, targets: Mapping[str, str]
+) -> bytes:
     first = matched_rows({manifest.name: manifest.rows for _, manifest in view.components}, training)
     return canonical(
         {
@@ -123,6 +136,7 @@ def _mixture(view: View, training: Training, weights_ppb: Mapping[str, int], see
                 }
                 for folder, manifest in view.components
             },
+            "targets": {name: {"folder": folder} for name, folder in targets.items()},
         }
     )
 

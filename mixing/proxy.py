@@ -75,12 +75,13 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Training:
-    """How a proxy is trained. `target_tokens`: budget of the run that the mixture is for; None reads all rows, however short the proxy.
+    """How a proxy is trained. `size`: None for a trainer of one's own (mixing/command.py). `target_tokens`: budget of the run that the
+    mixture is for; None reads all rows, however short the proxy.
 
     `eval_tokens`: how much of each target is read, from its beginning; `steps` and `batch` follow from the budget.
     """
 
-    size: str
+    size: str | None
     budget_tokens: int
     target_tokens: int | None = None
     eval_tokens: int = 1 << 17
@@ -89,11 +90,17 @@ class Training:
     warmup: float = 0.05  # share of the steps; then the rate falls in a line to 0
 
     def __post_init__(self) -> None:
-        if self.size not in SIZES:
+        if self.size is not None and self.size not in SIZES:
             raise RecipeError(f"no proxy has size {self.size!r}; {suggestion(self.size, SIZES)}")
         for name in ("budget_tokens", "target_tokens", "eval_tokens", "learning_rate"):
             if (value := getattr(self, name)) is not None and not 0 < value < float("inf"):
-                raise RecipeError(f"proxy {self.size}: {name} is {value}; it has to be above 0")
+                raise RecipeError(f"proxy {self.size or 'command'}: {name} is {value}; it has to be above 0")
+
+    @property
+    def shape(self) -> Size:
+        """Of the decoder."""
+        assert self.size is not None  # nobody asks it of a command
+        return SIZES[self.size]
 
     def batch_rows(self, length: int) -> int:
         """Rows a step."""
@@ -104,7 +111,7 @@ class Training:
         steps = self.budget_tokens // (self.batch_rows(length) * length)
         if not steps:
             raise RecipeError(
-                f"proxy {self.size}: budget_tokens is {self.budget_tokens}, one row has {length}; give it more"
+                f"proxy {self.size or 'command'}: budget_tokens is {self.budget_tokens}, one row has {length}; give it more"
             )
         return steps
 
@@ -118,7 +125,7 @@ class Training:
             "window": WINDOW,
             "command": command,
             **asdict(self),
-            **asdict(SIZES[self.size]),
+            **(asdict(self.shape) if self.size else {}),
             **rows,
         }
         return content_hash(canonical(content))[:32]

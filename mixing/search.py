@@ -108,7 +108,7 @@ class Search:
             )
         for proxy in (self.proxy, *self.verify.proxies):
             proxy.check(f"{name}.search")
-        names = [proxy.name for proxy in self.sizes()]
+        names = [proxy.title for proxy in self.sizes()]
         if len(set(names)) < len(names):
             raise RecipeError(f"{name}.search.verify: proxies {', '.join(names)} have to differ")
         if any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes())):
@@ -220,7 +220,7 @@ class Search:
         counted_targets = tuple(name for name, aim in self.targets.items() if aim.weight)
         chain.set(
             fit,
-            Fit(design, runs, self.families, counted_targets, self.proxy.name, chain.seed),
+            Fit(design, runs, self.families, counted_targets, self.proxy.title, chain.seed),
             reads=(design, runs),
         )
         chain.set(

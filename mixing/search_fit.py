@@ -241,7 +241,7 @@ class Judge(SetOperation):
         )
         mixtures = {**baselines, **candidates}
         trials = [
-            trials_of(read_runs(io, self.trials, tuple(parts)), mixtures, proxy.name)
+            trials_of(read_runs(io, self.trials, tuple(parts)), mixtures, proxy.title)
             for proxy, parts in zip(self.sizes, unit.fields["sizes"], strict=True)
         ]
         importance = {target.name: target.weight for target in study.targets}
@@ -284,7 +284,7 @@ class Judge(SetOperation):
         evidence: Mapping[str, Any],
         verdict: Mapping[str, Any],
     ) -> Result:
-        said = {**evidence, **unit.fields["fit"], "verified_on": [proxy.name for proxy in self.sizes]}
+        said = {**evidence, **unit.fields["fit"], "verified_on": [proxy.title for proxy in self.sizes]}
         weights = dict(zip(study.names, ppb, strict=True))
         written = {"verdict": evidence["verdict"], "weights_ppb": weights, "evidence": said, **verdict}
         io.write_bytes(VERDICT_FILE, canonical(plain(written)))

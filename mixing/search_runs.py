@@ -12,7 +12,9 @@ from __future__ import annotations
 import io as streams
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,14 +23,20 @@ from corpusmill.mixing.records import Record, bits_per_byte, encode_records
 from corpusmill.mixing.screen import Counts, Screen, Tables
 from corpusmill.mixing.search import DESIGN_PARTS, PARTS
 from corpusmill.mixing.search_study import Study, read_study
-from corpusmill.mixing.study import DesignRun, Proxy
+from corpusmill.mixing.study import DesignRun, Proxy, Target
 from corpusmill.mixing.texts import on_disk
 from corpusmill.mixing.threads import one_thread
 from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.layout import TASK_SECONDS
 from corpusmill.pipeline.engine.place import Place, place_of
+from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.store import hash_bytes
+from corpusmill.pipeline.errors import RunError
 from corpusmill.pipeline.registry import build
+
+if TYPE_CHECKING:
+    from corpusmill.mixing.proxy import Training, View
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class Runs(SetOperation):
         ]
 
     def _weight(self, proxy: int) -> int:
-        """A decoder is a task of its own: it is committed when it is trained, and not with others."""
+        """What is trained is a task of its own: it is committed when it ends, and not with others."""
         return 1 if self.proxies[proxy].kind == "screen" else int(TASK_SECONDS * self.rate)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
@@ -128,8 +136,10 @@ class Runs(SetOperation):
         extra: dict[str, Any] = {"run": run.name, "proxy": unit.fields["proxy"]}
         if proxy.kind == "screen":
             records = self._screened(proxy, run, study, io)
-        else:
+        elif proxy.kind == "decoder":
             records, extra["unigrams"] = self._trained(proxy, run, study, io)
+        else:
+            records = self._commanded(proxy, run, study, io)
         io.write_bytes(part_name(unit.index), encode_records(records), rows=len(records))
         return io.result(rows=len(records), extra=extra)
 
@@ -137,23 +147,49 @@ class Runs(SetOperation):
         self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO
     ) -> tuple[list[Record], dict[str, float]]:
         """Records, and what token frequencies alone would reach on each target."""
-        from corpusmill.mixing.held import read_held
-        from corpusmill.mixing.proxy import Training, View
         from corpusmill.mixing.train import train
 
-        assert proxy.size is not None and proxy.tokens is not None  # Proxy.check
-        root = on_disk(io.folder(self.shards))
+        view, training, weights = self._reads(proxy, run, study, io)
+        records = train(view, training, weights, run.seed, run.name, proxy.device)
+        return records, {each.name: each.unigram_bits_per_byte() for each in view.targets}
+
+    def _commanded(self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO) -> list[Record]:
+        """What another trainer says; in a folder that goes afterwards, so that an attempt never meets what another has left."""
+        from corpusmill.mixing.command import Command
+
+        assert proxy.command is not None  # Proxy.check
+        view, training, weights = self._reads(proxy, run, study, io)
+        shards = io.folder(self.shards)
+        folders = {each.name: str(study.place(shards, each.name)) for each in study.targets}
+        same = hash_bytes(
+            canonical([proxy.hash, run.weights_ppb, run.seed, str(shards), study.budget_tokens])
+        )
+        kept = on_disk(io.metrics / "proxies" / same)
+        command = Command(proxy.command, proxy.name or "")
+        with TemporaryDirectory(prefix="corpusmill-run-", ignore_cleanup_errors=True) as folder:
+            found = command.run(
+                view, training, weights, run.seed, run.name, Path(folder), folders,
+                kept if isinstance(kept, Path) else None,
+            )  # fmt: skip
+        of_name = {target.name: target for target in study.targets}
+        return [_in_bytes(record, of_name[record.target]) for record in found]
+
+    def _reads(
+        self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO
+    ) -> tuple[View, Training, dict[str, int]]:
+        """What a trained proxy reads and is measured on, how long it learns, and its weights."""
+        from corpusmill.mixing.held import read_held
+        from corpusmill.mixing.proxy import Training, View
+
+        assert proxy.tokens is not None  # Proxy.check
+        shards = io.folder(self.shards).absolute()  # a command starts in another folder
         held = tuple(
-            read_held(
-                target.name, on_disk(study.place(io.folder(self.shards), target.name)), self.eval_tokens
-            )
+            read_held(target.name, on_disk(study.place(shards, target.name)), self.eval_tokens)
             for target in study.targets
         )
-        view = View.of(root, {name: study.slugs[name] for name in study.names}, held)
+        view = View.of(on_disk(shards), {name: study.slugs[name] for name in study.names}, held)
         training = Training(proxy.size, proxy.tokens, study.budget_tokens, self.eval_tokens)
-        weights = dict(zip(study.names, run.weights_ppb, strict=True))
-        records = train(view, training, weights, run.seed, run.name, proxy.device)
-        return records, {each.name: each.unigram_bits_per_byte() for each in held}
+        return view, training, dict(zip(study.names, run.weights_ppb, strict=True))
 
     def _screened(self, proxy: Proxy, run: DesignRun, study: Study, io: TaskIO) -> list[Record]:
         assert self.screen is not None  # search.py puts the stage there for a recipe with such a proxy
@@ -198,7 +234,18 @@ class TorchRuns(Runs):
 
 def runs_of(proxies: tuple[Proxy, ...]) -> type[Runs]:
     """The operation that makes them."""
-    return Runs if all(proxy.kind == "screen" for proxy in proxies) else TorchRuns
+    return TorchRuns if any(proxy.kind == "decoder" for proxy in proxies) else Runs
+
+
+def _in_bytes(record: Record, target: Target) -> Record:
+    """What a trainer said, with the target's size where it named none; RunError for a loss that cannot be compared."""
+    if record.bits_per_byte is None:
+        raise RunError(
+            f"run {record.run}: target {record.target} has a loss and no bits_per_byte; a search needs these: bits of the text's tokens / its bytes"
+        )
+    if record.eval_bytes is None:
+        return replace(record, eval_bytes=target.bytes, eval_tokens=target.tokens)
+    return record
 
 
 def _part(seed: int) -> int:

@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 Synthetic = Literal["none", "rephrased", "generated"]
 
-ProxyKind = Literal["screen", "decoder"]
+ProxyKind = Literal["screen", "decoder", "command"]
 
 Role = Literal["anchor", "repeat", "without", "more", "spread", "fill", "second", "verify"]
 """Why a run is in a design: a baseline, the same again with another seed, a component left out or boosted, drawn around the prior,
@@ -74,19 +74,24 @@ class Target:
 @dataclass(frozen=True)
 class Proxy:
     """What is trained in place of the model. `screen`: n-gram counts that have learnt from `learnt` tokens (mixing/screen.py);
-    `decoder`: a small model of a size by name, trained on `tokens` (mixing/proxy.py)."""
+    `decoder`: a small model of a size by name, trained on `tokens` (mixing/proxy.py); `command`: any other trainer (mixing/command.py), which
+    is told `tokens`; give it another `name` when its program changes, since of that only the line is known."""
 
     kind: ProxyKind = "screen"
     learnt: int = 10_000
     size: str | None = None
     tokens: int | None = None
     device: Literal["cpu", "cuda"] = "cpu"
+    command: str | None = None
+    name: str | None = None
 
     @property
-    def name(self) -> str:
+    def title(self) -> str:
         """For people and for the files of trials; of its own for all that differ."""
         if self.kind == "screen":
             return f"screen {self.learnt}"
+        if self.kind == "command":
+            return f"{self.name or 'command'} {self.tokens}"
         return f"{self.size} {self.tokens}" + (" cuda" if self.device == "cuda" else "")
 
     @property
@@ -99,10 +104,25 @@ class Proxy:
         return replace(self, learnt=factor * self.learnt, tokens=self.tokens and factor * self.tokens)
 
     def check(self, where: str) -> None:
-        if self.kind == "screen" and (self.size is not None or self.tokens is not None):
-            raise RecipeError(f"{where}: size and tokens go with kind: decoder; the screen has learnt")
+        """RecipeError for fields that do not go together, and for what is not installed."""
+        given = {key for key in ("size", "tokens", "command", "name") if getattr(self, key) is not None}
+        given |= {"device"} if self.device != "cpu" else set()
+        if wrong := sorted(given - TAKES[self.kind]):
+            takes = ", ".join(sorted(TAKES[self.kind] or {"learnt"}))
+            raise RecipeError(f"{where}: {wrong[0]} does not go with kind: {self.kind}, which has {takes}")
         if self.kind == "screen" and self.learnt < 1:
             raise RecipeError(f"{where}: learnt is {self.learnt}; at least 1 token is needed")
+        if self.kind == "command":
+            from corpusmill.mixing.command import Command
+            from corpusmill.mixing.proxy import Training
+
+            if self.command is None or self.tokens is None:
+                raise RecipeError(
+                    f"{where}: a command needs its line and tokens, like"
+                    ' {kind: command, command: "train.sh {mixture} {seed} {out}", tokens: 20000000}'
+                )
+            Training(None, self.tokens)
+            Command(self.command)
         if self.kind == "decoder":
             from corpusmill.mixing.proxy import Training
 
@@ -113,6 +133,14 @@ class Proxy:
             Training(self.size, self.tokens)
             if find_spec("torch") is None:
                 raise RecipeError(f"{where}: decoders need torch: pip install 'corpusmill[train]'")
+
+
+TAKES: Mapping[ProxyKind, set[str]] = {
+    "screen": set(),
+    "decoder": {"size", "tokens", "device"},
+    "command": {"command", "name", "tokens"},
+}
+"""Fields that a kind of proxy has beside `learnt`, which is the screen's."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.mixing.held import Held
-from corpusmill.mixing.proxy import SIZES, Training, View, plan_of
+from corpusmill.mixing.proxy import Training, View, plan_of
 from corpusmill.mixing.records import Record, bits_per_byte
 from corpusmill.pipeline.errors import RunError
 from corpusmill.shards.permutation import derive
@@ -76,7 +76,7 @@ def _record(held: Held, bits: npt.NDArray[np.float64], shared: Mapping[str, Any]
 
 def flops(view: View, training: Training) -> float:
     """Of the training: 6 a parameter that multiplies, and attention (Kaplan et al. 2020, appendix B, forward and back)."""
-    size, length = SIZES[training.size], view.manifest.sequence_length
+    size, length = training.shape, view.manifest.sequence_length
     tokens = training.steps(length) * training.batch_rows(length) * length
     head = size.width * view.manifest.vocab_size
     return float(tokens) * (6 * (size.inside + head) + 12 * size.layers * size.width * length)
@@ -102,7 +102,7 @@ def _drawn(view: View, training: Training, seed: int) -> Decoder:
     from corpusmill.mixing.decoder import Decoder
 
     manifest = view.manifest
-    model = Decoder(SIZES[training.size], manifest.vocab_size, manifest.sequence_length)
+    model = Decoder(training.shape, manifest.vocab_size, manifest.sequence_length)
     return model.draw(derive("proxy", seed))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from shard_runs import Document
@@ -30,3 +33,14 @@ def corpus(sizes: Mapping[str, int]) -> list[list[Document]]:
         [Document(text(source, number), source, number) for number in range(count)]
         for source, count in sizes.items()
     ]
+
+
+def written(folder: Path, data: Sequence[Sequence[Document]]) -> None:
+    """A file of JSON lines a source, as recipes read them."""
+    for part in data:
+        lines = [
+            json.dumps({"text": each.text, "url": f"https://{each.source}.example/{each.number}"})
+            for each in part
+        ]
+        with gzip.open(folder / f"{part[0].source}.jsonl.gz", "wt") as file:
+            file.write("\n".join(lines))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ import pytest
 import yaml
 from ray_heads import ray_head
 from runs import command, corpusmill, hashes
-from search_world import corpus
+from search_world import corpus, written
 
 from corpusmill.jobs.cli import main
 from corpusmill.jobs.commands.mixing import joined
@@ -41,13 +40,7 @@ stages:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     (folder / "recipe.yaml").write_text(RECIPE)
-    for part in corpus({"web": 60, "books": 50, "code": 40}):
-        lines = [
-            json.dumps({"text": each.text, "url": f"https://{each.source}.example/{each.number}"})
-            for each in part
-        ]
-        with gzip.open(folder / f"{part[0].source}.jsonl.gz", "wt") as file:
-            file.write("\n".join(lines))
+    written(folder, corpus({"web": 60, "books": 50, "code": 40}))
     return folder
 
 

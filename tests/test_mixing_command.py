@@ -22,7 +22,7 @@ from corpusmill.shards.mixture import PPB
 
 TRAINING = Training("64k", 8_000, target_tokens=80_000)
 WEIGHTS = {"digits": PPB // 4, "even": PPB // 4, "mixed": PPB // 2}
-TARGETS = ("digits", "even")
+TARGETS = {"digits": "held/digits", "even": "held/even"}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,7 @@ json.dump(mixture, open(out + "/told.json", "w"))
     assert even.requested_ppb == (PPB // 4, PPB // 4, PPB // 2)
     told = json.loads((out / "told.json").read_text())
     assert told["weights_ppb"] == WEIGHTS and told["budget_tokens"] == 8_000
+    assert told["targets"] == {name: {"folder": folder} for name, folder in TARGETS.items()}
     component = told["components"]["even"]
     assert component["first_rows"] == pytest.approx(component["rows"] / 10, abs=0.5)
     assert (Path(component["folder"]) / "manifest.json").is_file()
