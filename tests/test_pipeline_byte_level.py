@@ -7,6 +7,7 @@ import json
 from functools import cache
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,11 +18,14 @@ from tokenizers import Regex, pre_tokenizers
 from corpusmill.pipeline.errors import ModelError
 from corpusmill.pipeline.text import byte_level
 from corpusmill.pipeline.text.battery import differs, first_difference, pages, strings
-from corpusmill.pipeline.text.byte_level import LINE, ByteLevel, lines
+from corpusmill.pipeline.text.byte_level import ByteLevel
 from corpusmill.pipeline.text.engines import HuggingFace
 from corpusmill.pipeline.text.pretokens import SHAPES, flags_of_characters, shape_of, word_end
 from corpusmill.pipeline.text.rank_files import PATTERNS, byte_letters, from_ranks
+from corpusmill.pipeline.text.remembered import LINE, lines
+from corpusmill.pipeline.text.short_words import short_end
 from corpusmill.pipeline.text.tokenizer import train_bpe
+from corpusmill.pipeline.text.vectors import BYTES
 
 EOS = "<|endoftext|>"
 PATTERN_NAMES = list(PATTERNS)
@@ -57,12 +61,32 @@ def assert_equal(reference: HuggingFace, engine: ByteLevel, texts: list[str]) ->
     assert place is None, ascii(texts[place or 0][:200])
 
 
+@numba.njit
+def walk(data: Any, end: Any, flags: Any, shape: Any, stops: Any, short: Any) -> Any:
+    i, found = 0, 0
+    while i < end:
+        stops[found] = word_end(data, i, end, flags, shape)
+        short[found] = short_end(data, i, end, shape)
+        i = stops[found]
+        found += 1
+    return found
+
+
+def walked(text: str, pattern: str) -> tuple[list[int], int]:
+    """Where words end, and of how many `short_end` knew it; it has to know the same or nothing."""
+    data = np.frombuffer(text.encode() + bytes(BYTES), np.uint8).copy()
+    size = len(data) - BYTES
+    stops, short = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    count = walk(data, size, flags_of_characters(), SHAPES[pattern], stops, short)
+    stops, short = stops[:count], short[:count]
+    starts = np.concatenate([[0], stops])[:-1]
+    differ = (short != stops) & (short != starts)
+    assert not differ.any(), text.encode()[starts[differ.argmax()] :][:BYTES]
+    return stops.tolist(), int((short == stops).sum())
+
+
 def ends_of_words(text: str, pattern: str) -> list[int]:
-    data = np.frombuffer(text.encode() + b"\0", np.uint8).copy()
-    found, end = [0], len(data) - 1
-    while found[-1] < end:
-        found.append(int(word_end(data, found[-1], end, flags_of_characters(), SHAPES[pattern])))
-    return found[1:]
+    return walked(text, pattern)[0]
 
 
 odd_letters = st.sampled_from(
@@ -77,6 +101,52 @@ def test_words_end_where_the_regular_expression_ends_them(pattern: str, text: st
     cut = pre_tokenizers.Split(Regex(pattern), "isolated").pre_tokenize_str(text)
     lengths = [len(word.encode()) for word, _ in cut]
     assert ends_of_words(text, pattern) == np.cumsum(lengths, dtype=int).tolist()
+
+
+@pytest.mark.parametrize("pattern", REGULAR)
+@settings(max_examples=300, deadline=None)
+@given(
+    words=st.lists(
+        st.sampled_from(
+            [
+                " ",
+                "  ",
+                "\n",
+                "\r\n",
+                "\t",
+                "\x0b",
+                "\x1f",
+                "a",
+                "Bc",
+                "DE",
+                "'s",
+                "'",
+                "/",
+                "--",
+                "1",
+                "2345",
+            ]
+        )
+        | st.text(odd_letters, max_size=2),
+        max_size=40,
+    )
+)
+def test_what_is_known_of_a_word_at_a_glance_is_what_a_look_at_each_letter_says(
+    pattern: str, words: list[str]
+) -> None:
+    text = "".join(words) + "." * BYTES
+    cut = pre_tokenizers.Split(Regex(pattern), "isolated").pre_tokenize_str(text)
+    assert ends_of_words(text, pattern) == np.cumsum([len(word.encode()) for word, _ in cut]).tolist()
+
+
+@pytest.mark.parametrize("pattern", REGULAR)
+def test_every_three_characters_of_ascii_are_cut_at_a_glance_as_letter_by_letter(pattern: str) -> None:
+    kinds = "aB1 \t\r\n./'\x0b\x1c\x7f"
+    every = "".join(
+        f"{a}{b}{c}{d}" for a in map(chr, range(128)) for b in kinds for c in kinds for d in "aZ 7,"
+    )
+    found, known = walked(every, pattern)
+    assert known > 0.8 * len(found)
 
 
 @pytest.mark.parametrize("pattern", REGULAR)
