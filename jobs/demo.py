@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import shlex
-import shutil
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,6 +22,7 @@ import numpy.typing as npt
 
 from corpusmill.jobs.closing import damage_lines
 from corpusmill.jobs.demo_pages import KINDS, DemoCrawl, make_demo_crawl, read_truth
+from corpusmill.jobs.demo_show import console_of, lines, next_steps, plain, table, title
 from corpusmill.jobs.reporter import LineReporter
 from corpusmill.jobs.run import default_reporter, run_recipe
 from corpusmill.pipeline.errors import RunError
@@ -43,71 +42,36 @@ BATCHES = 40
 RANKS = (1, 2, 4, 3)
 """Numbers of ranks that the stopped and resumed reading goes through."""
 EXAMPLES = 8
-NAME = "corpusmill"
 
 
 def demo(out: Path, pages: int, workers: int | None = None) -> int:
     """Make, run and show; the same command again reuses what stands. Returns the exit code."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=120, no_color=True)
-    _title(console, "1  A crawl, made on the spot")
+    console = console_of()
+    title(console, "1  A crawl, made on the spot")
     crawl = make_demo_crawl(out / "crawl", pages)
     _show_crawl(console, crawl)
-    _title(console, "2  The whole pipeline: corpusmill run demo")
+    title(console, "2  The whole pipeline: corpusmill run demo")
     inputs = [f"web={crawl.folder}/crawl-*.warc.gz", f"library={crawl.dump}"]
     # On a terminal bars move; elsewhere the lines that end each stage will do.
     reporter = default_reporter() if console.is_terminal else LineReporter(log=io.StringIO())
     run = run_recipe(load_recipe("demo").with_inputs(inputs), out / "run", workers=workers, reporter=reporter)
-    _title(console, "3  What became of each kind of page")
+    title(console, "3  What became of each kind of page")
     _show_outcomes(console, run, read_truth(crawl.folder))
-    _title(console, "4  Every dropped page says why")
+    title(console, "4  Every dropped page says why")
     example = _show_reasons(console, run)
-    _title(console, "5  Shards, a component a source, and the weights between them")
+    title(console, "5  Shards, a component a source, and the weights between them")
     _show_mixture(console, out / "run")
-    _title(console, "6  A trainer reads, stops, and resumes on other numbers of ranks")
+    title(console, "6  A trainer reads, stops, and resumes on other numbers of ranks")
     _show_streaming(console, out / "run")
-    _title(console, "7  The page behind a token")
+    title(console, "7  The page behind a token")
     _show_origin(console, out / "run", crawl.folder)
-    _title(console, "Next")
+    title(console, "Next")
     _show_next(console, out / "run", example)
     return 0
 
 
-def _title(console: Console, text: str) -> None:
-    console.print()
-    console.print(text, style="bold")
-
-
-def _table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """The first column is text, the others figures, unless they are text."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for at, heading in enumerate(headings):
-        figures = bool(rows) and isinstance(rows[0][at], int)
-        table.add_column(heading, justify="right" if figures else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(_cell, row))
-    console.print(table)
-
-
-def _cell(value: object) -> str:
-    """Figures with separators, nothing for 0: what stands out in a table is what happened."""
-    return (f"{value:,}" if value else "") if isinstance(value, int) else _plain(str(value))
-
-
 def _short(text: str, most: int = 58) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _show_crawl(console: Console, crawl: DemoCrawl) -> None:
@@ -115,13 +79,13 @@ def _show_crawl(console: Console, crawl: DemoCrawl) -> None:
         f"{crawl.pages:,} pages: real prose of installed packages, and the spam, copies and accidents of a crawl"
     )
     for path in (*crawl.warcs, crawl.dump):
-        console.print(f"  {_plain(str(path))}  {path.stat().st_size / 1e3:,.0f} kB")
+        console.print(f"  {plain(str(path))}  {path.stat().st_size / 1e3:,.0f} kB")
 
 
 def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None:
     """Kinds of pages against the stage that dropped them."""
-    table = run.table(["url", "state", "stage"], kept=False)
-    left = {row["url"]: "kept" if row["state"] == KEPT else row["stage"] for row in table.to_pylist()}
+    pages = run.table(["url", "state", "stage"], kept=False)
+    left = {row["url"]: "kept" if row["state"] == KEPT else row["stage"] for row in pages.to_pylist()}
     counts = Counter((kind, left.get(url, "unreadable")) for url, kind in truth.items())
     stages = ["kept", *(stage for stage, _ in run.ledger()), "unreadable"]
     columns = [stage for stage in stages if any(counts[kind, stage] for kind in KINDS)]
@@ -129,20 +93,20 @@ def _show_outcomes(console: Console, run: Run, truth: Mapping[str, str]) -> None
     figures = {kind: [counts[kind, column] for column in columns] for kind in sorted(KINDS)}
     figures["all"] = [sum(column) for column in zip(*figures.values(), strict=True)]
     rows = [[kind.replace("_", " "), sum(cells), *cells] for kind, cells in figures.items()]
-    _table(console, ["kind", "pages", *headings], rows)
+    table(console, ["kind", "pages", *headings], rows)
     console.print(
         "Of two like pages the longer stays, whichever came first: so some originals left, and their copies are kept."
     )
-    _lines(console, *damage_lines(run))
+    lines(console, *damage_lines(run))
 
 
 def _show_reasons(console: Console, run: Run) -> str:
     """One page of each of the commonest reasons; returns the address of one that a filter dropped."""
-    table = run.table(["url", "stage", "reason"], kept=False).to_pylist()
-    dropped = sorted((row for row in table if row["reason"]), key=lambda row: str(row["url"]))
+    pages = run.table(["url", "stage", "reason"], kept=False).to_pylist()
+    dropped = sorted((row for row in pages if row["reason"]), key=lambda row: str(row["url"]))
     first = {row["reason"]: row for row in reversed(dropped)}
     counts = Counter(row["reason"] for row in dropped)
-    _table(
+    table(
         console,
         ["pages", "reason", "for example"],
         [[n, reason, _short(first[reason]["url"])] for reason, n in counts.most_common(EXAMPLES)],
@@ -164,7 +128,7 @@ def _show_mixture(console: Console, out: Path) -> None:
     for reader in shards.components:
         made, name = reader.manifest, reader.component.name
         rows.append([name, made.documents, made.tokens, made.blocks, f"{weights[name] / 1e7:.2f} %"])
-    _table(console, ["component", "documents", "tokens", "blocks", "weight"], rows)
+    table(console, ["component", "documents", "tokens", "blocks", "weight"], rows)
 
 
 def _show_streaming(console: Console, out: Path) -> None:
@@ -243,7 +207,7 @@ def _show_origin(console: Console, out: Path, crawl: Path) -> None:
         file.seek(piece.offset)
         record = zlib.decompress(file.read(piece.length), 31)
     target = next(line for line in record.split(b"\r\n") if line.startswith(b"WARC-Target-URI:"))
-    _lines(
+    lines(
         console,
         f"sample {found.sample}, tokens {piece.start} to {piece.end - 1}: {text[:150]!r}",
         f"  is row {found.row} of component {found.component}, block {found.block} of {found.shard}",
@@ -268,7 +232,6 @@ def _decode(tokenizer: Path, ids: npt.NDArray[Any]) -> str:
 
 
 def _show_next(console: Console, out: Path, url: str) -> None:
-    """Commands to copy, with what each is for above it."""
     run, page = shlex.quote(str(out)), shlex.quote(url)
     steps = {
         "the whole ledger": f"show {run}",
@@ -277,16 +240,4 @@ def _show_next(console: Console, out: Path, url: str) -> None:
         "your own crawl, WARC or WET": "run fineweb --input 'my-crawl/*.warc.gz' --out my-run",
         "a recipe of your own: change a threshold in it, run it with --update": "recipe fineweb > mine.yaml",
     }
-    for about, command in steps.items():
-        _lines(console, f"# {about}", f"{_called()} {command}")
-
-
-def _called() -> str:
-    """How this program can be called again from the same shell: by its path when it is not on PATH."""
-    called = Path(sys.argv[0])
-    return shlex.quote(str(called)) if called.name == NAME and shutil.which(NAME) is None else NAME
-
-
-def _lines(console: Console, *lines: str) -> None:
-    for line in lines:
-        console.print(_plain(line), soft_wrap=True)
+    next_steps(console, steps)
