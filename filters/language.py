@@ -1,7 +1,7 @@
 """The language of a text, by fastText's lid.176: a measure (label and score) and the rule that cuts on it.
 
 The model is named, never passed: each worker loads the pinned file once (0.3 s with its checks). One prediction over the whole text costs
-0.7 ms for 4,000 characters (718 extracted pages). A text is one line to the model: line ends and NUL become spaces. A text of white space has the label "none".
+0.7 ms for 4,000 characters (718 extracted pages). How a text is read: filters/fasttext_model.py.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from corpusmill.filters.fasttext_model import DISTRIBUTION, NONE, best, check_distributions, load
 from corpusmill.filters.rule import FilterRule, check_shares
 from corpusmill.pipeline.engine.stage import Measure
-from corpusmill.pipeline.errors import ModelError, RecipeError
+from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.models import model_path, pinned
 from corpusmill.pipeline.rules import Cut
 
 MODEL = "lid.176"
-NONE = "none"
 
 LABELS = frozenset(
     """
@@ -45,10 +45,6 @@ OTHER_NAMES = dict(
     """.split()
 )
 
-LINE_ENDS = str.maketrans(dict.fromkeys("\n\r\v\f\0", " "))  # what the model itself takes for white space
-
-END = "</s>"  # the model's own sign for the end of a line: it reads no further
-
 
 def check_language(code: str, where: str) -> None:
     """RecipeError with a suggestion unless the model has the label: a rule for a label that never comes would drop every row."""
@@ -60,37 +56,9 @@ def check_language(code: str, where: str) -> None:
     raise RecipeError(f"{where}: {MODEL} has no language {code!r}; {hint}")
 
 
-def check_distributions() -> None:
-    """ModelError when two distributions provide the module `fasttext`: which one is imported would be chance."""
-    from importlib.metadata import packages_distributions
-
-    found = sorted(set(packages_distributions().get("fasttext", [])))
-    if len(found) > 1:
-        raise ModelError(
-            f"the module fasttext comes from {' and '.join(found)}: their files overwrite each other; "
-            f"run: pip uninstall -y {' '.join(found)} && pip install fasttext-community"
-        )
-
-
-@lru_cache(maxsize=2)
-def _load(path: str) -> Any:
-    check_distributions()
-    import fasttext
-
-    return fasttext.load_model(path).f
-
-
 def predict(text: str) -> tuple[str, float]:
     """(label, score from 0 to 1) of one text; ("none", 0.0) where the model has no answer."""
-    line = text.translate(LINE_ENDS).replace(END, " ")
-    if not line or line.isspace():
-        return NONE, 0.0
-    # The binding's own predict() passes through a numpy call that numpy 2 refuses in some builds; the core's does not.
-    found = _load(str(_path())).predict(line + "\n", 1, 0.0, "strict")
-    if not found:
-        return NONE, 0.0
-    score, label = found[0]
-    return label.removeprefix("__label__"), min(max(float(score), 0.0), 1.0)
+    return best(load(str(_path())), text)
 
 
 @lru_cache(maxsize=1)
@@ -103,7 +71,7 @@ class LanguageMeasure(Measure):
     """`language` and `language_score` of each text."""
 
     version: ClassVar[int] = 1
-    libraries: ClassVar[tuple[str, ...]] = ("fasttext-community",)
+    libraries: ClassVar[tuple[str, ...]] = (DISTRIBUTION,)
 
     def models(self) -> dict[str, str]:
         model_path(MODEL)

@@ -1,4 +1,4 @@
-"""The recipe's `topics` stage: what a document is about, as the column `topic`; components can be told by it.
+"""Topics of text as two stages of the engine: found in a sample, then the nearest of every kept document.
 
 topics.fit   topics of a sample of kept text (filters/topic_model.py)
 topics       the nearest topic of every kept document
@@ -18,7 +18,6 @@ import pyarrow as pa
 import xxhash
 
 from corpusmill.pipeline.engine.stage import WORKER_BYTES, Area, Inputs, Result, SetOperation, TaskIO, Unit
-from corpusmill.pipeline.errors import RecipeError
 
 MODEL_FILE, TOPICS_FILE = "model.arrow", "topics.json"
 
@@ -29,6 +28,21 @@ READ_FACTOR = 4
 
 DOCUMENT_BYTES = 60_000
 """What a document of the sample may take: 16,384 characters of it, their terms and its row."""
+
+
+def keyed_order(inputs: Inputs, seed: int, sample: int) -> list[Unit]:
+    """One unit over all partitions, with the order in which they are read until there are enough documents."""
+    parts = sorted(
+        inputs.results("documents"), key=lambda part: xxhash.xxh3_64_intdigest(f"{seed}/{part}".encode())
+    )
+    return [Unit(0, sample * 1000, {"order": parts}, tuple(sorted(parts)))]
+
+
+def by_partition(inputs: Inputs) -> list[Unit]:
+    return [
+        Unit(part, sum(file.size_bytes for file in result.files), {}, (part,))
+        for part, result in sorted(inputs.results("documents").items())
+    ]
 
 
 @dataclass(frozen=True)
@@ -44,11 +58,7 @@ class FitTopics(SetOperation):
     rate: ClassVar[float] = 1e6
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        parts = sorted(
-            inputs.results("documents"),
-            key=lambda part: xxhash.xxh3_64_intdigest(f"{self.seed}/{part}".encode()),
-        )
-        return [Unit(0, self.sample * 1000, {"order": parts}, tuple(sorted(parts)))]
+        return keyed_order(inputs, self.seed, self.sample)
 
     def worker_memory(self, unit: Unit) -> int:
         return WORKER_BYTES + 2 * self.sample * DOCUMENT_BYTES
@@ -103,10 +113,7 @@ class AssignTopics(SetOperation):
         return pa.schema([pa.field(COLUMN, pa.string(), metadata={"about": about})])
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        return [
-            Unit(part, sum(file.size_bytes for file in result.files), {}, (part,))
-            for part, result in sorted(inputs.results("documents").items())
-        ]
+        return by_partition(inputs)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         model = _model(io, self.fit)
@@ -133,30 +140,3 @@ def _model(io: TaskIO, stage: str) -> Any:
         if topics:
             centroids[:, bucket] = batch["centroids"].flatten().to_numpy().reshape(-1, len(topics)).T
     return TopicModel(topics, idf, centroids)
-
-
-@dataclass(frozen=True)
-class Topics:
-    """The topic of each kept document, for `components.by: [source, topic]`.
-
-    count: how many topics at most; small corpora have fewer, one for every 5 documents. sample: how many documents they are found in.
-    """
-
-    count: int = 24
-    sample: int = 20_000
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.count <= 1000:
-            raise RecipeError(f"topics.count is {self.count}; it has to be from 1 to 1,000")
-        if not self.count <= self.sample <= 1_000_000:
-            raise RecipeError(
-                f"topics.sample is {self.sample}; it has to be from count ({self.count}) to 1,000,000"
-            )
-
-    def extend(self, chain: Any, name: str) -> None:
-        if COLUMN in chain.columns:
-            raise RecipeError(f"{name}: an earlier stage says the topics already; leave one of them out")
-        fit = f"{name}.fit"
-        chain.set(fit, FitTopics(chain.seed, self.count, self.sample), kept=True)
-        chain.set(name, AssignTopics(fit), reads=(fit,), kept=True)
-        chain.columns[COLUMN] = name

@@ -6,7 +6,7 @@ the text, which stage holds which measure, which ledger says what is kept so far
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from corpusmill.pipeline.documents import DOCUMENTS
@@ -64,9 +64,15 @@ class Chain:
         reads: Sequence[str] = (),
         kept: bool = False,
         measures: Sequence[str] = (),
+        writes: Sequence[str] = (),
     ) -> None:
-        """Work across partitions. It may read the stages of `reads`, the documents, the text at this point and `measures`."""
-        self._append(name, operation, measures, reads=reads, kept=kept, with_text=name != "documents")
+        """Work across partitions. It may read the stages of `reads`, the documents, the text at this point and `measures`.
+
+        `writes` are columns that it makes row for row: measures for whoever comes later.
+        """
+        own = dict.fromkeys(writes, name)
+        self._append(name, operation, measures, reads, kept, with_text=name != "documents", own=own)
+        self.columns.update(own)
 
     def verdict(self, *names: str, stage: str | None = None) -> None:
         """Close a stage in the ledger: rows that the verdict layer does not keep leave here. Without a name: failures only."""
@@ -88,20 +94,29 @@ class Chain:
         kept: bool = False,
         suffix: str = "",
         with_text: bool = False,
+        own: Mapping[str, str] | None = None,
     ) -> None:
         if any(stage.name == name for stage in self.stages):
             raise RecipeError(f"two stages are called {name}: give one of them another name in the recipe")
         text = self.text if with_text or "text" in needs else ()
         columns = self._resolve(name, needs)
         ledger = self.ledger if kept else None
-        own = [] if name == "documents" else ["documents"]
-        wanted = (*own, *reads, *text, *columns.values(), *([ledger] if ledger else []))
+        first = [] if name == "documents" else ["documents"]
+        wanted = (*first, *reads, *text, *columns.values(), *([ledger] if ledger else []))
         known = {stage.name for stage in self.stages}
         for each in wanted:
             if each not in known:
                 raise RecipeError(f"{name} reads {each}, which no earlier stage makes")
         self.stages.append(
-            Stage(name, operation, tuple(dict.fromkeys(wanted)), text, ledger, columns, suffix)
+            Stage(
+                name,
+                operation,
+                tuple(dict.fromkeys(wanted)),
+                text,
+                ledger,
+                {**columns, **(own or {})},
+                suffix,
+            )
         )
 
     def _resolve(self, name: str, needs: Sequence[str]) -> dict[str, str]:

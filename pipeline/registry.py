@@ -19,7 +19,7 @@ STAGES = {
     "filter": "corpusmill.filters.stage:Filter",
     "dedup": "corpusmill.dedup.stage:Dedup",
     "redact": "corpusmill.filters.redact:Redact",
-    "topics": "corpusmill.filters.topics:Topics",
+    "topics": "corpusmill.filters.topics_stage:Topics",
     "shard": "corpusmill.shards.stage:Shard",
     "mix": "corpusmill.mixing.stage:Mix",
 }

@@ -148,8 +148,8 @@ class Shard:
         if found is not None:
             chain.set(found, BandEdges(chain.seed, cut), kept=True, measures=measures)
         reads = () if found is None else (found,)
-        chain.set(f"{name}.bands", Bands(bands, found), reads=reads, kept=True, measures=measures)
-        chain.columns.update(dict.fromkeys((band.column for band in bands), f"{name}.bands"))
+        written = [band.column for band in bands]
+        chain.set(f"{name}.bands", Bands(bands, found), reads, kept=True, measures=measures, writes=written)
 
     def _check(self, name: str) -> None:
         if not 1 <= self.sequence_length <= MOST_SEQUENCE:

@@ -102,7 +102,12 @@ TOLD: dict[str, Any] = {
     ],
 }
 
-RECIPES = {"crawled": CRAWLED, "given": GIVEN, "language": LANGUAGE, "told": TOLD}
+HOSTS: dict[str, Any] = {
+    "partition_bytes": 24_000,
+    "stages": [{"extract": {"with": "resiliparse"}}, {"topics": {"by": "host", "count": 1}}],
+}
+
+RECIPES = {"crawled": CRAWLED, "given": GIVEN, "hosts": HOSTS, "language": LANGUAGE, "told": TOLD}
 """`language` needs a model that may not be here."""
 
 

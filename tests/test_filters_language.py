@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from runs import COLLECTIONS
 
-from corpusmill.filters import language
+from corpusmill.filters import fasttext_model, language
 from corpusmill.filters.language import LABELS, OTHER_NAMES, Language, LanguageMeasure, check_language
 from corpusmill.pipeline.errors import ModelError, RecipeError
 from corpusmill.pipeline.judge import Judge
@@ -62,14 +62,12 @@ def test_a_text_of_nothing_has_no_language(text: str, language_model: Path) -> N
     assert language.predict(text) == ("none", 0.0)
 
 
-def test_an_answer_without_labels_is_no_language(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_labels_is_no_language() -> None:
     class Silent:
         def predict(self, *_: Any) -> list[Any]:
             return []
 
-    monkeypatch.setattr(language, "_path", lambda: "x")
-    monkeypatch.setattr(language, "_load", lambda _: Silent())
-    assert language.predict("words") == ("none", 0.0)
+    assert fasttext_model.best(Silent(), "words") == ("none", 0.0)
 
 
 def test_scores_stay_within_0_and_1_for_odd_texts(language_model: Path) -> None:
@@ -131,7 +129,7 @@ def test_other_mistakes_in_the_fields_are_refused() -> None:
 
 
 def test_the_labels_are_those_of_the_model(language_model: Path) -> None:
-    model = language._load(str(language_model))
+    model = fasttext_model.load(str(language_model))
     assert {label.removeprefix("__label__") for label in model.getLabels("strict")[0]} == LABELS
     assert set(OTHER_NAMES.values()) <= LABELS
 
@@ -149,4 +147,4 @@ def test_two_distributions_of_fasttext_are_refused(monkeypatch: pytest.MonkeyPat
     both = {"fasttext": ["fasttext", "fasttext-community", "fasttext"]}
     monkeypatch.setattr("importlib.metadata.packages_distributions", lambda: both)
     with pytest.raises(ModelError, match="pip uninstall -y fasttext fasttext-community"):
-        language.check_distributions()
+        fasttext_model.check_distributions()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from corpusmill.filters.terms import terms_of
 from corpusmill.filters.topic_model import BATCH, NONE, fit_topics
-from corpusmill.filters.topics import Topics
+from corpusmill.filters.topics_stage import Topics
 from corpusmill.pipeline.errors import RecipeError
 
 SUBJECTS = {

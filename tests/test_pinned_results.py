@@ -16,6 +16,8 @@ from corpusmill.pipeline.engine.stage import Operation
 ELSEWHERE = {
     "corpusmill.pipeline.extract.places:ExtractPlaces": "what an estimate's sample runs on; leaves nothing in OUT",
     "corpusmill.jobs.export:Export": "copies of what stands",
+    "corpusmill.filters.topics_stage:GivenTopics": "copies of what stands",
+    "corpusmill.filters.topic_labels:LabelTopics": "what a model that is given says",
     **{
         f"corpusmill.mixing.{name}": "of a search, whose fits are arithmetic that differs from one kind of CPU to another"
         for name in (
@@ -34,7 +36,7 @@ ELSEWHERE = {
 """Operations that make no layer of a run, or whose numbers no other machine has to give."""
 
 
-@pytest.mark.parametrize("name", ["crawled", "given", "language", "told"])
+@pytest.mark.parametrize("name", ["crawled", "given", "hosts", "language", "told"])
 def test_results_of_a_stage_change_with_its_version_only(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -280,5 +280,7 @@ class Stage:
     text: tuple[str, ...] = ()
     # The ledger stage that says which rows are kept so far; None: every row with text.
     ledger: str | None = None
-    columns: dict[str, str] = field(default_factory=dict)  # measure -> stage that holds it, for `needs`
+    columns: dict[str, str] = field(
+        default_factory=dict
+    )  # measure -> stage that holds it, for `needs`; a set's own, too
     suffix: str = ""  # appended to the names of the measures that it writes: "@c4"
