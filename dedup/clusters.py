@@ -100,9 +100,7 @@ class Clusters(SetOperation):
 def _whole(io: TaskIO, stage: str, names: Sequence[str], schema: pa.Schema) -> pa.Table:
     """All batches of some files."""
     readers = [io.open_arrow(stage, name) for name in names]
-    return pa.Table.from_batches(
-        [r.get_batch(i) for r in readers for i in range(r.num_record_batches)], schema=schema
-    )
+    return pa.Table.from_batches([batch for reader in readers for batch in reader.batches()], schema=schema)
 
 
 def near_outcomes(edges: pa.Table, nodes: pa.Table) -> pa.Table:

@@ -53,6 +53,7 @@ class FitTopics(SetOperation):
     count: int
     sample: int
 
+    version: ClassVar[int] = 2  # a model without topics is a file with one empty batch
     libraries: ClassVar[tuple[str, ...]] = ("numpy", "scipy")
     area: ClassVar[Area] = "layers"
     rate: ClassVar[float] = 1e6
@@ -130,11 +131,10 @@ def _model(io: TaskIO, stage: str) -> Any:
     from corpusmill.filters.topic_model import Topic, TopicModel
 
     reader = io.open_arrow(stage, MODEL_FILE)
-    batches = [reader.get_batch(number) for number in range(reader.num_record_batches)]
     said: Mapping[str, Any] = json.loads(io.read_bytes(stage, TOPICS_FILE))
     topics = tuple(Topic(each["name"], each["documents"], tuple(each["terms"])) for each in said["topics"])
     idf, centroids = np.zeros(BUCKETS), np.zeros((len(topics), BUCKETS))
-    for batch in batches:
+    for batch in reader.batches():
         bucket = batch["bucket"].to_numpy()
         idf[bucket] = batch["idf"].to_numpy()
         if topics:

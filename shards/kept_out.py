@@ -59,7 +59,7 @@ def refused(
 def gather(io: TaskIO, scatter: str, units: Sequence[int]) -> tuple[bytes, int]:
     """The list of all `units` of scatter as Parquet, and its rows."""
     readers = [io.open_arrow(scatter, list_name(unit)) for unit in units]
-    batches = [reader.get_batch(i) for reader in readers for i in range(reader.num_record_batches)]
+    batches = [batch for reader in readers for batch in reader.batches()]
     table = pa.Table.from_batches(batches, schema=KEPT_OUT).sort_by("id")
     sink = streams.BytesIO()
     pq.write_table(table, sink, compression="zstd", compression_level=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from corpusmill.dedup.stage import Dedup
 from corpusmill.pipeline.documents import document_id
+from corpusmill.pipeline.engine.arrow_files import ArrowFile, write_arrow_file
 from corpusmill.pipeline.engine.stage import FileRecord, InputFile, Measure, Result, SetOperation, Unit
 
 
@@ -128,8 +130,10 @@ class Memory:
             if len(index):
                 yield index, table.take(pa.array(index))
 
-    def open_arrow(self, stage: str, name: str) -> pa.ipc.RecordBatchFileReader:
-        return pa.ipc.open_file(pa.BufferReader(self.blobs[stage, name]))
+    def open_arrow(self, stage: str, name: str) -> ArrowFile:
+        return ArrowFile(
+            pa.BufferReader(self.blobs[stage, name]), lambda: AssertionError(f"{stage}/{name} is damaged")
+        )
 
     def read_bytes(self, stage: str, name: str) -> bytes:
         return self.blobs[stage, name]
@@ -142,11 +146,9 @@ class Memory:
         raise AssertionError("dedup writes no documents")
 
     def write_arrow(self, name: str, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> None:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-        self.write_bytes(name, sink.getvalue().to_pybytes(), sum(batch.num_rows for batch in batches))
+        with tempfile.TemporaryDirectory() as folder:
+            rows = write_arrow_file(Path(folder, "file"), batches, schema)
+            self.write_bytes(name, Path(folder, "file").read_bytes(), rows)
 
     def write_bytes(self, name: str, data: bytes, rows: int = 0) -> None:
         assert (self.stage, name) not in self.blobs, f"{name} is written twice"

@@ -67,7 +67,50 @@ def test_no_bit_of_an_arrow_file_can_change_what_is_read(
     except DamagedError:
         return
     # A bit that no reader looks at: padding, the name of the format's version, the schema at the head (readers take the footer's).
-    assert found == BATCHES[: len(found)] and len(found) == len(BATCHES)
+    assert found == BATCHES
+
+
+def test_no_bit_of_an_arrow_file_can_hide_a_batch(tmp_path: Path) -> None:
+    """Every bit of a small file: whoever asks for all batches gets all of them, or an error."""
+    batch = pa.record_batch({"number": pa.array([7], pa.uint8())})
+    path, whole = tmp_path / "file", [batch, batch, batch]
+    write_arrow_file(path, whole, batch.schema)
+    data, damaged = path.read_bytes(), 0
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        try:
+            found = ArrowFile(pa.BufferReader(bytes(changed)), lambda: DamagedError("", "", "")).batches()
+        except DamagedError:
+            damaged += 1
+        else:
+            assert found == whole
+    assert damaged > len(data)
+
+
+def test_a_file_of_fewer_batches_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    """A footer that tells of the first two of three: they are as they were written, and not all."""
+    batch = pa.record_batch({"number": pa.array([7], pa.uint8())})
+    path = tmp_path / "file"
+    write_arrow_file(path, [batch] * 3, batch.schema)
+    with (
+        pa.ipc.open_file(str(path)) as reader,
+        pa.ipc.new_file(str(tmp_path / "cut"), batch.schema) as writer,
+    ):
+        for place in range(2):
+            found = reader.get_batch_with_custom_metadata(place)
+            writer.write_batch(found.batch, custom_metadata=found.custom_metadata)
+    file = ArrowFile(pa.memory_map(str(tmp_path / "cut")), lambda: DamagedError("cut", "stage", "cut"))
+    assert [file.get_batch(place) for place in range(2)] == [batch] * 2
+    with pytest.raises(DamagedError):
+        file.batches()
+
+
+def test_an_arrow_file_without_slices_has_one_that_is_empty(tmp_path: Path) -> None:
+    schema = BATCHES[0].schema
+    assert write_arrow_file(tmp_path / "file", [], schema) == 0
+    file = ArrowFile(pa.memory_map(str(tmp_path / "file")), lambda: DamagedError("", "", ""))
+    assert [batch.num_rows for batch in file.batches()] == [0]
 
 
 def test_no_reader_of_ranges_of_a_large_object_takes_a_page_that_changed(

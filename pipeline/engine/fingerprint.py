@@ -12,8 +12,8 @@ from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.engine.task import dump_operation, path_of
 from corpusmill.pipeline.errors import RecipeError
 
-FORMAT = 2
-"""Raised when the engine itself would lay out files in another way. 2: pages of Parquet have checksums."""
+FORMAT = 3
+"""Raised when the engine itself would lay out files in another way. 2: pages of Parquet have checksums. 3: an Arrow file's last batch says so."""
 
 
 def own_ingredients(stage: Stage, seed: int) -> dict[str, Any]:
