@@ -86,6 +86,8 @@ def appended(
             f"max_epochs would end the plan at sample {checked.samples}, before its phase from {start} on and after what may have been "
             "read: raise max_epochs, or begin the phase earlier"
         )
+    if replace(checked, past=plan.past) == plan:
+        raise ShardError(f"the plan goes on like this from sample {start} already")
     return checked
 
 
