@@ -26,7 +26,7 @@ def search_stage(recipe: Recipe) -> str:
     return spec.name
 
 
-def _file(run: Run, stage: str, name: str) -> Any:
+def file_of_stage(run: Run, stage: str, name: str) -> Any:
     state = run.state.stage(stage)
     if state is None:
         raise InputError(f"{run.out} has no stage {stage}; run the command again")
@@ -35,11 +35,11 @@ def _file(run: Run, stage: str, name: str) -> Any:
 
 def read_stats(run: Run, name: str) -> Found:
     stage = f"{name}.stats"
-    return {**_file(run, stage, "study.json"), **_file(run, stage, "places.json")}
+    return {**file_of_stage(run, stage, "study.json"), **file_of_stage(run, stage, "places.json")}
 
 
 def read_design(run: Run, name: str) -> Found:
-    found: Found = _file(run, f"{name}.design", "design.json")
+    found: Found = file_of_stage(run, f"{name}.design", "design.json")
     return found
 
 
@@ -67,7 +67,7 @@ def read_records_of(run: Run, name: str) -> Found:
 
 
 def read_fit(run: Run, name: str) -> Found:
-    found: Found = _file(run, f"{name}.fit", "fit.json")
+    found: Found = file_of_stage(run, f"{name}.fit", "fit.json")
     return found
 
 
@@ -75,12 +75,12 @@ def read_proposal(run: Run, name: str) -> Found:
     study = read_stats(run, name)
     budget = study["budget_tokens"]
     tokens = {each["name"]: each["tokens"] for each in study["components"]}
-    found: Found = _file(run, f"{name}.propose", "proposal.json")
+    found: Found = file_of_stage(run, f"{name}.propose", "proposal.json")
     return {**found, "epochs_of": {each: budget / tokens[each] for each in found["components"]}}
 
 
 def read_verdict(run: Run, name: str) -> Found:
-    found: Found = _file(run, f"{name}.verify", "verdict.json")
+    found: Found = file_of_stage(run, f"{name}.verify", "verdict.json")
     return found
 
 

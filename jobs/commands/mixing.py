@@ -26,7 +26,7 @@ STEPS = {
 }
 """Verb -> the engine's stage below `mix`, and what it does."""
 
-APART = ("check", "export", "import", "apply")
+APART = ("check", "export", "import", "apply", "report")
 
 VERBS = (*STEPS, *APART)
 
@@ -55,6 +55,11 @@ def add(commands: Any) -> None:
         command_step,
     )
     apply.set_defaults(verb="apply", json=False)
+
+    report = run_command(
+        commands, "mix report", "all of the search on one page, and as JSON: OUT/reports", command_report
+    )
+    report.add_argument("--json", action="store_true", help="the JSON to stdout as well")
 
     check = commands.add_parser(
         "mix check", help="what a mixture file asks of the shards of a run: epochs, limits, names"
@@ -123,6 +128,23 @@ def command_step(options: argparse.Namespace) -> int:
     run = run_with(options, recipe, until=stage, aside=options.json)
     found = searches.READ[options.verb](run, name)
     _print(options, found, search_tables.LINES[options.verb](found))
+    return 0
+
+
+def command_report(options: argparse.Namespace) -> int:
+    from corpusmill.jobs import searches
+    from corpusmill.jobs.search_page import write_report
+    from corpusmill.pipeline.recipe import load_recipe
+
+    need_pipeline()
+    recipe = load_recipe(options.recipe)
+    name = searches.search_stage(recipe)
+    report, places = write_report(run_with(options, recipe, aside=options.json), name)
+    said = [
+        f"{each['kind']}: {' '.join(filter(None, (each['about'], each['text'])))}"
+        for each in report["warnings"]
+    ]
+    _print(options, report, [*said, f"written: {', '.join(map(str, places))}"])
     return 0
 
 
