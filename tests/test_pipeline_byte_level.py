@@ -16,7 +16,7 @@ from shard_runs import vocabulary_of
 from tokenizers import Regex, pre_tokenizers
 
 from corpusmill.pipeline.errors import ModelError
-from corpusmill.pipeline.text import byte_level
+from corpusmill.pipeline.text import byte_level, cutting
 from corpusmill.pipeline.text.battery import differs, first_difference, pages, strings
 from corpusmill.pipeline.text.byte_level import ByteLevel
 from corpusmill.pipeline.text.engines import HuggingFace
@@ -220,6 +220,13 @@ def test_words_longer_than_any_that_is_remembered_are_the_reference_s_too() -> N
         "0" * 1000,
     ):
         assert_equal(reference, engine, [text, "short", text])
+
+
+def test_words_longer_than_a_piece_of_text_are_the_reference_s_too() -> None:
+    reference, engine = both("gpt2")
+    size = cutting.PIECE + 7
+    letters = np.random.default_rng(5).integers(97, 123, size, dtype=np.uint8).tobytes().decode()
+    assert_equal(reference, engine, [letters, "東京都" * (size // 3)])
 
 
 def test_a_full_memory_forgets_words_and_no_ids_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,15 +38,18 @@ FAST_INPUT = 256 << 20
 
 
 class Engine(Protocol):
-    """`name` has the version in it."""
+    """`name` has the version in it; `any_length` says that time grows with the length of a text, whatever it is."""
 
     name: str
+    any_length: bool
 
     def encode(self, texts: Sequence[str]) -> Encoded: ...
 
 
 class HuggingFace:
     """The reference: `tokenizers` on one thread, without padding, truncation or tokens of its own."""
+
+    any_length = True
 
     def __init__(self, content: bytes, where: str) -> None:
         one_thread()
@@ -69,6 +72,7 @@ class HuggingFace:
         self._loaded.no_padding()
         self._loaded.no_truncation()
         self._where = where
+        self.added = {token.content: number for number, token in special.items()}
         self.special = {token.content: number for number, token in sorted(special.items()) if token.special}
         self.unknown = self._unknown(model)
         self.vocab_size = 1 + max([*self._loaded.get_vocab().values(), *special], default=-1)
@@ -104,6 +108,8 @@ class HuggingFace:
 
 class Fast:
     """`fastokens` on one thread. Raises ModelError where it cannot read the vocabulary."""
+
+    any_length = False
 
     def __init__(self, content: bytes) -> None:
         one_thread()

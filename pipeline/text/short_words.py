@@ -1,4 +1,4 @@
-"""Where a word of plain ASCII ends, without a branch: what `word_end` of pretokens.py says, for 24 words in 25 of English-like text.
+"""Where a word of plain ASCII ends, without a branch: what `word_end` of pretokens.py says, for 24 words in 25 of pages and sources.
 
 A processor does not foretell what kind of word comes next, nor how long it is, and a wrong guess costs as much as all else that is
 done here. So 32 bytes are looked at together: bits say which are letters, digits, blanks and signs, and kinds are chosen by masks.

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from corpusmill.pipeline.errors import ModelError
 from corpusmill.pipeline.text import cutting
 from corpusmill.pipeline.text.cutting import Cutter
-from corpusmill.pipeline.text.engines import Engine, HuggingFace, Ids, flat_steps, one_thread
-from corpusmill.pipeline.text.rank_files import byte_letters
+from corpusmill.pipeline.text.engines import Engine, HuggingFace, Ids, one_thread
+from corpusmill.pipeline.text.soundness import loses, refuse_ids
 
 BATCH_CHARACTERS = 2 << 20
 """Characters handed to the engine at once: about 200 MB of its own objects."""
@@ -59,6 +59,7 @@ class Tokenizer:
 
     def __init__(self, content: bytes, eos: str | None = None, where: str = "tokenizer.json") -> None:
         self.reference = HuggingFace(content, where)
+        refuse_ids(self.reference.settings, self.reference.added, where)
         self.cutter = Cutter(self.reference)
         self.sha256 = hashlib.sha256(content).hexdigest()
         self.vocab_size = self.reference.vocab_size
@@ -77,9 +78,9 @@ class Tokenizer:
                 "document; name another special token as eos"
             )
         self._refuse_leaks(where)
-        if missing := missing_bytes(self.reference.settings):
+        if why := loses(self.reference.settings):
             raise ModelError(
-                f"{where} has no token for byte {missing[0]:#04x}, and none for what it cannot spell: letters of pages would be lost; "
+                f"{where} has {why}, and none for what it cannot spell: letters of pages would be lost; "
                 "get the file again, or use another vocabulary"
             )
 
@@ -95,14 +96,15 @@ class Tokenizer:
     def encode(self, texts: Sequence[str], engine: Engine | None = None) -> tuple[Ids, npt.NDArray[np.int64]]:
         """Ids of all texts in one array, and how many each has. No special token is added or read from text.
 
-        By `engine`, or by the reference; what is too long for an engine and cannot be cut is the reference's.
+        By `engine`, or by the reference; what cannot be cut and is too long for an engine is the reference's.
         """
         parts: list[npt.NDArray[Any]] = []
         largest = -1
         lengths = np.zeros(len(texts), dtype=np.int64)
         for owners, pieces in self._batches(texts):
             long = max(map(len, pieces)) > cutting.PIECE
-            ids, sizes = (self.reference if engine is None or long else engine).encode(pieces)
+            able = self.reference if engine is None or (long and not engine.any_length) else engine
+            ids, sizes = able.encode(pieces)
             largest = max(largest, int(ids.max(initial=0)))
             if largest >= self.vocab_size:
                 raise ModelError(
@@ -133,21 +135,6 @@ class Tokenizer:
                 size += len(piece)
         if pieces:
             yield owners, pieces
-
-
-def missing_bytes(settings: dict[str, Any]) -> list[int]:
-    """Bytes of UTF-8 that a byte-level BPE vocabulary drops without a word; none where something stands for the unknown."""
-    model = settings["model"]
-    steps = flat_steps(settings.get("pre_tokenizer"), "pretokenizers")
-    if (
-        model["type"] != "BPE"
-        or model.get("unk_token")
-        or not any(step["type"] == "ByteLevel" for step in steps)
-    ):
-        return []
-    spelt = [byte for byte in range(0xF5) if byte not in (0xC0, 0xC1)]  # UTF-8 has no others
-    letters = byte_letters()
-    return [byte for byte in spelt if letters[byte] not in model["vocab"]]
 
 
 def choose_eos(special: dict[str, int], eos: str | None, where: str) -> str:
