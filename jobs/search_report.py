@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corpusmill.jobs.search_warnings import warnings_of
-from corpusmill.jobs.searches import Found, file_of_stage, read_design, read_fit, read_stats, read_verdict
+from corpusmill.jobs.searches import (
+    Found,
+    file_of_stage,
+    read_design,
+    read_fit,
+    read_stats,
+    read_verdict,
+    records_of_design,
+)
 from corpusmill.mixing.records import Record, decode_records, swarm_of
 from corpusmill.mixing.swarm import in_turn
 from corpusmill.pipeline.engine.files import part_name
@@ -41,7 +49,7 @@ def report_of(run: Run, name: str) -> Found:
     proposal: Found = file_of_stage(run, f"{name}.propose", "proposal.json")
     names = [each["name"] for each in study["components"]]
     importance = {each["name"]: each["weight"] for each in study["targets"]}
-    records = records_of(run, f"{name}.runs")
+    records = records_of_design(run, name)
     swarm = swarm_of(records, names, list(importance))
     fits = _fits(run, name, swarm)
     total = np.array(list(importance.values())) / sum(importance.values())
@@ -66,17 +74,6 @@ def report_of(run: Run, name: str) -> Found:
     rounded: Found = _rounded(report)
     rounded["warnings"] = warnings_of(rounded)
     return rounded
-
-
-def records_of(run: Run, stage: str) -> list[Record]:
-    state = run.state.stage(stage)
-    assert state is not None  # the recipe has been run to its end
-    folder = run.out / state.folder
-    return [
-        record
-        for unit in sorted(run.manifest(stage).results)
-        for record in decode_records((folder / part_name(unit)).read_bytes(), stage)
-    ]
 
 
 def _fits(run: Run, name: str, swarm: Swarm) -> Fits:

@@ -11,9 +11,20 @@ from corpusmill.pipeline.errors import InputError, RecipeError
 from corpusmill.pipeline.recipe import Recipe
 
 if TYPE_CHECKING:
+    from corpusmill.mixing.records import Record
     from corpusmill.pipeline.run import Run
 
 Found = dict[str, Any]
+
+STEPS = {
+    "stats": "stats",
+    "design": "design",
+    "run": "runs",
+    "fit": "fit",
+    "propose": "propose",
+    "verify": "verify",
+}
+"""Verb of `corpusmill mix` -> the engine's stage below `mix`."""
 
 
 def search_stage(recipe: Recipe) -> str:
@@ -24,6 +35,12 @@ def search_stage(recipe: Recipe) -> str:
             "the recipe searches no weights: its last stage has to be `- mix: {search: {}}` (docs/mixing.md)"
         )
     return spec.name
+
+
+def stage_of(recipe: Recipe, verb: str) -> str:
+    """The last stage that a verb runs; with two rounds all runs are made before a fit."""
+    stages = {**STEPS, "run": "runs2"} if recipe.stages[-1].config.search.rounds > 1 else STEPS
+    return f"{search_stage(recipe)}.{stages[verb]}"
 
 
 def file_of_stage(run: Run, stage: str, name: str) -> Any:
@@ -39,20 +56,33 @@ def read_stats(run: Run, name: str) -> Found:
 
 
 def read_design(run: Run, name: str) -> Found:
-    found: Found = file_of_stage(run, f"{name}.design", "design.json")
+    """All that is designed so far: a second round holds the first."""
+    last = [each for each in ("design", "design2") if run.state.stage(f"{name}.{each}")][-1:]
+    found: Found = file_of_stage(run, f"{name}.{last[0] if last else 'design'}", "design.json")
     return found
 
 
-def read_records_of(run: Run, name: str) -> Found:
+def records_of(run: Run, stage: str) -> list[Record]:
+    """What the runs of a stage said."""
     from corpusmill.mixing.records import decode_records
 
-    stage = run.state.stage(f"{name}.runs")
-    assert stage is not None  # the command has just run up to it
-    records = [
+    state = run.state.stage(stage)
+    assert state is not None  # the recipe has been run beyond it
+    folder = run.out / state.folder
+    return [
         record
-        for unit in sorted(run.manifest(stage.name).results)
-        for record in decode_records((run.out / stage.folder / part_name(unit)).read_bytes(), stage.name)
+        for unit in sorted(run.manifest(stage).results)
+        for record in decode_records((folder / part_name(unit)).read_bytes(), stage)
     ]
+
+
+def records_of_design(run: Run, name: str) -> list[Record]:
+    """Of one round or of both."""
+    stages = [f"{name}.{each}" for each in ("runs", "runs2") if run.state.stage(f"{name}.{each}")]
+    return [record for stage in stages for record in records_of(run, stage)]
+
+
+def read_records_of(run: Run, name: str) -> Found:
     rows = [
         {
             "run": record.run,
@@ -61,7 +91,7 @@ def read_records_of(run: Run, name: str) -> Found:
             "bits_per_byte": record.bits_per_byte,
             "realised_tokens": list(record.realised_tokens),
         }
-        for record in records
+        for record in records_of_design(run, name)
     ]
     return {"records": rows}
 

@@ -5,12 +5,14 @@
     spread       drawn around the prior (Dirichlet), from wild to careful
     fill         where no other run is near (maximin in sqrt(w))
     repeats      the prior, and the anchor farthest from it, with other seeds: noise differs from mixture to mixture
+    second       with two rounds: where a fit of all these hopes for the best
 
 All other runs share a seed, so that model and order are no difference between them. A design takes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -45,6 +47,9 @@ POOL = 2048  # allowed mixtures among which the farthest is taken
 TRIES = 64  # draws for one run that is not like another
 
 ALIKE = 0.03  # distance in sqrt(w) below which two mixtures are one
+
+FRESH, PARENTS = 0.1, 8
+"""A run of a second round is at least so far from every other, in sqrt(w): nearer ones tell the same again. Between so many of the best runs."""
 
 VERIFY_SEEDS = 1000  # above those of the design: what was chosen by some seeds is judged by others
 
@@ -87,12 +92,14 @@ def make_design(
     ablation: bool = True,
     budget_rows: int | None = None,
     current: Mapping[str, Fraction] | None = None,
+    part: float = 1.0,
 ) -> Design:
-    """`runs` counts different mixtures (default: 6 a component, 24 at least); repeats come on top.
+    """`runs` counts different mixtures (default: `total_runs`); repeats come on top.
 
-    `budget_rows` is the length of the run that the weights are for, for UniMax; `current` a mixture in use.
+    `budget_rows` is the length of the run that the weights are for, for UniMax; `current` a mixture in use. Of all runs a first round makes
+    `part`, or more where baselines and ablations leave less than one a component.
     """
-    wanted = runs or max(PER_COMPONENT * len(components), LEAST_RUNS)
+    wanted = total_runs(components, runs)
     draft = _Draft(tuple(each.name for each in components), bounds, seed)
     for name, weights in baseline_weights(components, bounds, budget_rows, current).items():
         if not draft.add("anchor", name, np.array(weights) / PPB):
@@ -107,6 +114,8 @@ def make_design(
             f" give runs: {len(draft.runs) + len(components)} or more"
             + (", or ablation: false" if ablation else "")
         )
+    left = min(left, max(len(components), math.ceil(part * wanted) - len(draft.runs)))
+    wanted = len(draft.runs) + left
     filled = round(FILL * left)
     _spread(draft, prior, left - filled)
     _fill(draft, filled)
@@ -121,6 +130,11 @@ def make_design(
         )
     _repeat(draft, prior, repeats)
     return draft.done()
+
+
+def total_runs(components: Sequence[Component], runs: int | None = None) -> int:
+    """Different mixtures of a design: those asked for, or 6 a component and 24 at least."""
+    return runs or max(PER_COMPONENT * len(components), LEAST_RUNS)
 
 
 def baseline_weights(
@@ -206,18 +220,23 @@ def _repeat(draft: _Draft, prior: Floats, repeats: int) -> None:
 def second_round(
     design: Design, bounds: Bounds, count: int, seed: int, score: Callable[[Floats], tuple[Floats, Floats]]
 ) -> Design:
-    """The design with `count` more runs: half where a first fit predicts least, half where it is least sure.
+    """The design with `count` more runs where a first fit hopes for most: its prediction less its standard deviation is least.
 
-    `score` gives both for mixtures [k, m]: predicted totals and their standard deviations.
+    `score` gives both for mixtures [k, m]. Tried are mixtures from all over and between the best runs, a step of `FRESH` apart from all runs.
     """
     draft = _Draft(design.components, bounds, design.runs[0].seed, list(design.runs), list(design.notes))
-    pool = draw(bounds, POOL, seed)
+    runs = draft.weights()
+    best = runs[np.argsort(score(runs)[0], kind="stable")[:PARENTS]]
+    generator = np.random.Generator(np.random.PCG64([seed, 2]))
+    pool = np.vstack([draw(bounds, POOL, seed), generator.dirichlet(np.full(len(best), 0.5), POOL) @ best])
     predicted, unsure = score(pool)
-    orders = [iter(np.argsort(predicted, kind="stable")), iter(np.argsort(-unsure, kind="stable"))]
+    hoped = iter(pool[np.argsort(predicted - unsure, kind="stable")])
     for number in range(count):
-        for place in orders[number % 2]:
-            if draft.add("second", f"second {number}", pool[place]):
+        for weights in hoped:
+            if draft.near(weights) >= FRESH and draft.add("second", f"second {number}", weights):
                 break
+    if (missing := count + len(design.runs) - len(draft.runs)) > 0:
+        draft.notes.append(f"{missing} runs less: the limits leave no room for more that differ")
     return draft.done()
 
 

@@ -73,6 +73,12 @@ SIZES = {
 }
 
 
+def work(size: Size, vocabulary: int, length: int) -> float:
+    """Floating-point operations of a token that is learnt: 6 a parameter that multiplies, and attention (Kaplan et al. 2020, appendix B,
+    forward and back)."""
+    return 6 * (size.inside + size.width * vocabulary) + 12 * size.layers * size.width * length
+
+
 @dataclass(frozen=True)
 class Training:
     """How a proxy is trained. `size`: None for a trainer of one's own (mixing/command.py). `target_tokens`: budget of the run that the

@@ -5,28 +5,26 @@
     mix.design    which proxies to train                                            search_design.py
     mix.screen    n-gram counts of samples of the components                        search_runs.py
     mix.runs      a unit a proxy run                                                search_runs.py
+    mix.design2   where a first fit hopes for most (not with `rounds: 1`)           search_design.py
+    mix.runs2     and the runs of it
     mix.fit       how losses follow from weights, and how far that can be trusted   search_fit.py
     mix.propose   candidates, and the runs that would show them better              search_fit.py
     mix.trials    a unit a run: candidates and baselines at larger proxies          search_runs.py
     mix.verify    the verdict                                                       search_fit.py
     mix           the mixture file and the plan, with the verdict's weights         stage.py
 
-As stages they are resumed where they stopped and run on Ray as they run locally. Fits are floating-point arithmetic: the same
+search_chain.py puts them in this order. As stages they are resumed where they stopped and run on Ray as they run locally. Fits are floating-point arithmetic: the same
 on the same library versions and kind of CPU; weights are rounded to 10^-6 before they decide anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from corpusmill.mixing.caps import KINDS, Caps
 from corpusmill.mixing.study import Proxy, Synthetic
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
-
-if TYPE_CHECKING:
-    from corpusmill.pipeline.chain import Chain
 
 PARTS = 16
 """Samples of each component's documents that the screen counts: a seed takes one. The first are for the design, the others for the verdict."""
@@ -73,12 +71,14 @@ class Verification:
 class Search:
     """`targets`: all that is held out unless some are named. `runs`: different mixtures (default: 6 a component, 24 at least).
 
+    With two `rounds` half of them, as far as baselines and ablations leave so many, are where a fit of the others hopes for most.
     `sample_tokens` of each component are counted for the screen, `eval_tokens` of each target are predicted.
     """
 
     proxy: Proxy = field(default_factory=Proxy)
     verify: Verification = field(default_factory=Verification)
     runs: int | None = None
+    rounds: int = 2
     repeats: int = 3
     ablation: bool = True
     candidates: int = 3
@@ -98,6 +98,8 @@ class Search:
         for key in ("repeats", "candidates", "sample_tokens", "eval_tokens"):
             if getattr(self, key) < 1:
                 raise RecipeError(f"{name}.search: {key} is {getattr(self, key)}; at least 1 is needed")
+        if self.rounds not in (1, 2):
+            raise RecipeError(f"{name}.search: rounds is {self.rounds}; a design has one round or two")
         if not 0 <= self.most_overlap <= 1:
             raise RecipeError(
                 f"{name}.search: most_overlap is {self.most_overlap:g}; it is a share from 0 to 1"
@@ -147,99 +149,3 @@ class Search:
     def sizes(self) -> tuple[Proxy, ...]:
         """The verdict's proxies, from the smallest to the largest."""
         return self.verify.proxies or tuple(self.proxy.times(factor) for factor in SIZES)
-
-    def extend(
-        self,
-        chain: Chain,
-        name: str,
-        shards: str,
-        budget_tokens: int | None,
-        epochs: float | None,
-        max_epochs: int,
-        current: dict[str, float] | None,
-    ) -> str:
-        """Append the stages; the name of the last, whose result has the weights."""
-        from corpusmill.mixing.search_design import MakeDesign
-        from corpusmill.mixing.search_fit import Fit, Judge, Propose
-        from corpusmill.mixing.search_leaks import Leaks
-        from corpusmill.mixing.search_runs import Screening, runs_of
-        from corpusmill.mixing.search_study import Stats
-
-        def stage(part: str) -> str:
-            return f"{name}.{part}"
-
-        stats, design, screen, runs = (stage(part) for part in ("stats", "design", "screen", "runs"))
-        fit, propose, trials, verify = (stage(part) for part in ("fit", "propose", "trials", "verify"))
-        chain.set(
-            stats,
-            Stats(
-                shards,
-                self.components,
-                self.targets,
-                max_epochs,
-                budget_tokens,
-                epochs,
-                self.eval_tokens,
-            ),
-            reads=(shards,),
-        )
-        leaks = stage("leaks")
-        chain.set(leaks, Leaks(stats, shards, self.eval_tokens), reads=(stats, shards))
-        chain.set(
-            design,
-            MakeDesign(
-                stats,
-                self.caps,
-                self.runs,
-                self.repeats,
-                self.ablation,
-                current,
-                leaks,
-                shards,
-                self.most_overlap,
-                self.eval_tokens,
-                chain.seed,
-            ),
-            reads=(stats, leaks, shards),
-        )
-        counted = any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes()))
-        if counted:
-            chain.set(
-                screen,
-                Screening(stats, shards, self.sample_tokens, self.eval_tokens),
-                reads=(stats, shards),
-            )
-        seen = (stats, shards, *((screen,) if counted else ()))
-        chain.set(
-            runs,
-            runs_of((self.proxy,))(
-                design, stats, shards, screen if counted else None, (self.proxy,), self.eval_tokens
-            ),
-            reads=(design, *seen),
-        )
-        counted_targets = tuple(name for name, aim in self.targets.items() if aim.weight)
-        chain.set(
-            fit,
-            Fit(design, runs, self.families, counted_targets, self.proxy.title, chain.seed),
-            reads=(design, runs),
-        )
-        chain.set(
-            propose,
-            Propose(
-                stats, design, runs, self.caps, self.families, self.candidates, self.verify.seeds, current, chain.seed
-            ),
-            reads=(stats, design, runs, fit),
-        )  # fmt: skip
-        chain.set(
-            trials,
-            runs_of(self.sizes())(
-                propose, stats, shards, screen if counted else None, self.sizes(), self.eval_tokens
-            ),
-            reads=(propose, *seen),
-        )
-        chain.set(
-            verify,
-            Judge(stats, propose, fit, trials, self.sizes()),
-            reads=(stats, propose, fit, trials),
-        )
-        return verify

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from corpusmill.mixing.caps import Caps
-from corpusmill.mixing.records import Record, decode_records, swarm_of
+from corpusmill.mixing.records import swarm_of
 from corpusmill.mixing.search_design import DESIGN_FILE
+from corpusmill.mixing.search_records import one_unit, read_all, read_runs
 from corpusmill.mixing.search_study import Study, read_study
 from corpusmill.mixing.study import Proxy, Target, decode_design
-from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.shards.mixture import PPB
@@ -38,18 +38,6 @@ SCREEN_ALONE = "the screen alone verifies nothing: train proxies (verify: proxie
 DIGITS = 9  # significant ones of what is written for people
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
-
-
-def read_runs(io: TaskIO, stage: str, parts: tuple[int, ...]) -> list[Record]:
-    """The records of all runs of a stage."""
-    return [
-        record for part in parts for record in decode_records(io.read_bytes(stage, part_name(part)), stage)
-    ]
-
-
-def one_unit(inputs: Inputs, runs: str) -> list[Unit]:
-    """A unit that reads all runs: their number is that of the stage's units."""
-    return [Unit(0, 1, parts=tuple(sorted(inputs.results(runs))))]
 
 
 def plain(value: Any) -> Any:
@@ -101,7 +89,7 @@ class Fit(SetOperation):
     """The table of fits, what leaving each component out and boosting it did, and whether proxies say anything at all."""
 
     design: str
-    runs: str
+    runs: tuple[str, ...]
     families: tuple[str, ...] | None
     counted: tuple[str, ...]  # targets with a weight above 0; none are named: all
     proxy: str
@@ -110,8 +98,9 @@ class Fit(SetOperation):
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        first = next(iter(inputs.results(self.runs).values()))
-        return [replace(one_unit(inputs, self.runs)[0], fields={"unigrams": first.extra.get("unigrams", {})})]
+        first = next(iter(inputs.results(self.runs[0]).values()))
+        unit = one_unit(inputs, *self.runs)
+        return [replace(unit, fields={**unit.fields, "unigrams": first.extra.get("unigrams", {})})]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         from corpusmill.mixing.effects import effects_of
@@ -119,7 +108,7 @@ class Fit(SetOperation):
         from corpusmill.mixing.signals import need_signal, signals
 
         design = decode_design(io.read_bytes(self.design, DESIGN_FILE), DESIGN_FILE)
-        records = read_runs(io, self.runs, unit.parts)
+        records = read_all(io, unit)
         swarm = swarm_of(records, design.components)
         said = signals(swarm, unit.fields["unigrams"])
         need_signal(said, self.counted or swarm.targets, self.proxy)
@@ -140,8 +129,7 @@ class Propose(SetOperation):
     """Candidates with what the fits expect of them, and the runs that would show them better than the baselines."""
 
     stats: str
-    design: str
-    runs: str
+    runs: tuple[str, ...]
     caps: Caps
     families: tuple[str, ...] | None
     count: int
@@ -152,7 +140,7 @@ class Propose(SetOperation):
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
 
     def units(self, inputs: Inputs) -> list[Unit]:
-        return one_unit(inputs, self.runs)
+        return [one_unit(inputs, *self.runs)]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         from corpusmill.mixing.design import verification
@@ -160,7 +148,7 @@ class Propose(SetOperation):
         from corpusmill.mixing.propose import propose
 
         study = read_study(io, self.stats)
-        swarm = swarm_of(read_runs(io, self.runs, unit.parts), study.names, _names(study))
+        swarm = swarm_of(read_all(io, unit), study.names, study.target_names)
         fits = fit_swarm(swarm, self.seed, self.families, control=False)
         baselines = _different(study.baselines(self.caps, self.current))
         weights = {name: np.array(ppb) / PPB for name, ppb in baselines.items()}
@@ -186,10 +174,6 @@ class Propose(SetOperation):
         io.write_bytes(PROPOSAL_FILE, written, rows=len(candidates))
         extra = {"design": asdict(made), "candidates": candidates, "baselines": baselines}
         return io.result(rows=len(candidates), extra=extra)
-
-
-def _names(study: Study) -> list[str]:
-    return [target.name for target in study.targets]
 
 
 def _different(baselines: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -226,7 +210,7 @@ class Judge(SetOperation):
         for number, result in sorted(inputs.results(self.trials).items()):
             sizes[result.extra["proxy"]].append(number)
         fields = {**mixtures, "fit": fitted.extra, "sizes": sizes}
-        return [replace(one_unit(inputs, self.trials)[0], fields=fields)]
+        return [replace(one_unit(inputs, self.trials), fields=fields)]
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         from corpusmill.mixing.gains import trials_of
@@ -241,7 +225,7 @@ class Judge(SetOperation):
         )
         mixtures = {**baselines, **candidates}
         trials = [
-            trials_of(read_runs(io, self.trials, tuple(parts)), mixtures, proxy.title)
+            trials_of(read_runs(io, self.trials, parts), mixtures, proxy.title)
             for proxy, parts in zip(self.sizes, unit.fields["sizes"], strict=True)
         ]
         importance = {target.name: target.weight for target in study.targets}

@@ -121,13 +121,9 @@ class Runs(SetOperation):
         parts = tuple(range(len(made.extra["design"]["components"])))
         pairs = [(number, run) for number in range(len(self.proxies)) for run in runs]
         return [
-            Unit(index, self._weight(number), {"proxy": number, "run": run}, parts)
+            Unit(index, weight_of(self.proxies[number], self.rate), {"proxy": number, "run": run}, parts)
             for index, (number, run) in enumerate(pairs)
         ]
-
-    def _weight(self, proxy: int) -> int:
-        """What is trained is a task of its own: it is committed when it ends, and not with others."""
-        return 1 if self.proxies[proxy].kind == "screen" else int(TASK_SECONDS * self.rate)
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         proxy = self.proxies[unit.fields["proxy"]]
@@ -230,6 +226,11 @@ class TorchRuns(Runs):
 
         size = self.proxies[unit.fields["proxy"]].size
         return WORKER_BYTES + (1 << 30) + (0 if size is None else 2 * 16 * SIZES[size].inside)
+
+
+def weight_of(proxy: Proxy, rate: float) -> int:
+    """What is trained is a task of its own: it is committed when it ends, and not with others."""
+    return 1 if proxy.kind == "screen" else int(TASK_SECONDS * rate)
 
 
 def runs_of(proxies: tuple[Proxy, ...]) -> type[Runs]:

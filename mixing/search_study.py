@@ -46,6 +46,10 @@ class Study:
         return tuple(each.name for each in self.components)
 
     @property
+    def target_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.targets)
+
+    @property
     def budget_rows(self) -> int:
         return self.budget_tokens // self.sequence_length
 

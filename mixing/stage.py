@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from corpusmill.mixing import weights as baselines
 from corpusmill.mixing.mixture import Exhaust, Given, decode_mixture, encode_mixture, load_mixture
@@ -26,6 +26,9 @@ from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Phase, Plan, compile_plan
 from corpusmill.shards.plan_file import decode_plan
 from corpusmill.shards.write import Write
+
+if TYPE_CHECKING:
+    from corpusmill.mixing.search_chain import Aim
 
 MIXTURE_FILE = "mixture.yaml"
 
@@ -57,18 +60,12 @@ class Mix:
     def extend(self, chain: Chain, name: str) -> None:
         self._check(name)
         text = _read(self.file, name) if self.file else None
-        writes = [
-            (stage.name, stage.operation) for stage in chain.stages if isinstance(stage.operation, Write)
-        ]
-        if not writes:
-            raise RecipeError(f"{name}: there is nothing to mix; put a shard stage before it")
-        shards, write = writes[-1]
+        shards, write = shards_of(chain, name)
         verdict = None
         if self.search is not None:
-            current = self.weights if isinstance(self.weights, dict) else None
-            verdict = self.search.extend(
-                chain, name, shards, self.budget_tokens, self.epochs, self.max_epochs, current
-            )
+            from corpusmill.mixing.search_chain import append
+
+            verdict = append(chain, name, self.search, self.aim(shards))
         operation = WriteMixture(
             shards=shards,
             weights=self.weights,
@@ -84,6 +81,13 @@ class Mix:
             verdict=verdict,
         )
         chain.set(name, operation, reads=(shards, *([verdict] if verdict else [])))
+
+    def aim(self, shards: str) -> Aim:
+        """What a search is told of this stage."""
+        from corpusmill.mixing.search_chain import Aim
+
+        current = self.weights if isinstance(self.weights, dict) else None
+        return Aim(shards, self.budget_tokens, self.epochs, self.max_epochs, current)
 
     def _check(self, name: str) -> None:
         if self.file and self.weights != "proportional":
@@ -108,6 +112,14 @@ class Mix:
             value = getattr(self, key)
             if value is not None and not 0 < value < float("inf"):
                 raise RecipeError(f"{name}: {key} is {value}; it has to be above 0")
+
+
+def shards_of(chain: Chain, name: str) -> tuple[str, Write]:
+    """The stage whose shards are mixed."""
+    writes = [(stage.name, stage.operation) for stage in chain.stages if isinstance(stage.operation, Write)]
+    if not writes:
+        raise RecipeError(f"{name}: there is nothing to mix; put a shard stage before it")
+    return writes[-1]
 
 
 def _read(path: str, name: str) -> str:

@@ -12,7 +12,7 @@ Losses are of the decoder as it stands after the last step, whose learning rate 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from corpusmill.mixing.held import Held
-from corpusmill.mixing.proxy import Training, View, plan_of
+from corpusmill.mixing.proxy import Training, View, plan_of, work
 from corpusmill.mixing.records import Record, bits_per_byte
 from corpusmill.pipeline.errors import RunError
 from corpusmill.shards.permutation import derive
@@ -44,8 +44,8 @@ def train(
     """What the run says of each target. Raises RunError for one that comes apart, ShardError for damaged shards."""
     with alone(device):
         shards = Shards(view.root, plan=plan_of(view, training, weights_ppb, seed))
-        model = _drawn(view, training, seed).to(device)
-        tokens = _learn(model, shards, training, device, run)
+        model = drawn(view, training, seed).to(device)
+        tokens = learn(model, shards, training, device, run)
         bits = {held.name: measure(model, held, device) for held in view.targets}
     shared: dict[str, Any] = {
         "run": run,
@@ -75,11 +75,10 @@ def _record(held: Held, bits: npt.NDArray[np.float64], shared: Mapping[str, Any]
 
 
 def flops(view: View, training: Training) -> float:
-    """Of the training: 6 a parameter that multiplies, and attention (Kaplan et al. 2020, appendix B, forward and back)."""
-    size, length = training.shape, view.manifest.sequence_length
+    """Of the training."""
+    length = view.manifest.sequence_length
     tokens = training.steps(length) * training.batch_rows(length) * length
-    head = size.width * view.manifest.vocab_size
-    return float(tokens) * (6 * (size.inside + head) + 12 * size.layers * size.width * length)
+    return float(tokens) * work(training.shape, view.manifest.vocab_size, length)
 
 
 @contextmanager
@@ -98,7 +97,7 @@ def alone(device: str) -> Iterator[None]:
         torch.use_deterministic_algorithms(exact)
 
 
-def _drawn(view: View, training: Training, seed: int) -> Decoder:
+def drawn(view: View, training: Training, seed: int) -> Decoder:
     from corpusmill.mixing.decoder import Decoder
 
     manifest = view.manifest
@@ -106,10 +105,15 @@ def _drawn(view: View, training: Training, seed: int) -> Decoder:
     return model.draw(derive("proxy", seed))
 
 
-def _learn(
-    model: Decoder, shards: Shards, training: Training, device: str, run: str
+def learn(
+    model: Decoder,
+    shards: Shards,
+    training: Training,
+    device: str,
+    run: str,
+    enough: Callable[[int], bool] = lambda steps: False,
 ) -> npt.NDArray[np.int64]:
-    """One pass over the plan; returns the targets that were learnt of each component."""
+    """One pass over the plan; returns the targets that were learnt of each component. `enough` may end it after so many steps."""
     import torch
 
     from corpusmill.mixing.decoder import groups
@@ -136,6 +140,8 @@ def _learn(
                 )
             optimizer.step()
             scheduler.step()
+            if enough(step + 1):
+                break
     return tokens
 
 

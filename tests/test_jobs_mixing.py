@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from ray_heads import ray_head
@@ -78,6 +79,29 @@ def test_verbs_print_what_their_stage_found_and_leave_the_run_as_it_is(
     assert main([*asked(data, "propose", verified), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert all(sum(each["weights_ppb"]) == PPB for each in found["candidates"])
+
+
+def test_a_second_round_adds_runs_where_a_first_fit_looks_and_all_are_fitted(
+    data: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.replace("runs: 14", "runs: 18\n        rounds: 2"))
+    words = asked(data, "run", tmp_path / "out")
+    words[2] = str(recipe)
+    runs = json.loads(corpusmill(*words, "--json").stdout)["records"]
+    words[1] = "design"
+    design = json.loads(corpusmill(*words, "--json").stdout)
+    by_role = {role: [run for run in design["runs"] if run["role"] == role] for role in ("second", "repeat")}
+    # Baselines and ablations of three components are eight or so, and a first round has three more for its fit.
+    assert 4 <= len(by_role["second"]) <= 9 and len(by_role["repeat"]) == 4
+    assert len({tuple(run["weights_ppb"]) for run in design["runs"]}) == 18
+    assert {each["run"] for each in runs} == {run["name"] for run in design["runs"]}
+    roots = np.sqrt(np.array([run["weights_ppb"] for run in design["runs"] if run["role"] != "repeat"]) / PPB)
+    apart = np.sqrt(((roots[:, None] - roots[None]) ** 2).sum(axis=2)) + np.eye(len(roots))
+    assert apart.min() >= 0.03, "no two are alike"
+    words[1] = "fit"
+    fit = json.loads(corpusmill(*words, "--json").stdout)
+    assert (fit["mixtures"], fit["runs"]) == (18, 22)
 
 
 def test_until_a_search_is_applied_there_is_no_plan(verified: Path) -> None:

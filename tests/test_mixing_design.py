@@ -155,19 +155,30 @@ def test_a_baseline_that_is_not_allowed_becomes_the_nearest_that_is() -> None:
     assert found["uniform"] == (PPB // 4,) * 4
 
 
-def test_a_second_round_asks_where_a_fit_predicts_least_and_where_it_is_least_sure() -> None:
-    bounds = simplex(tuple(ROWS))
+def test_a_second_round_goes_where_a_fit_hopes_for_most_and_tells_nothing_again() -> None:
+    bounds = Bounds(tuple(ROWS), (0.05, 0.0, 0.0, 0.0), (1.0, 1.0, 1.0, 0.6))
     first = make_design(components(), bounds, seed=3)
 
     def score(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return -points[:, 3], points[:, 2]  # most of wiki is best, of code nothing is known
+        return -points[:, 3], 0.5 * points[:, 2]  # most of wiki is best, of code little is known
 
     more = second_round(first, bounds, 6, seed=3, score=score)
     assert more.runs[: len(first.runs)] == first.runs
-    new = [run for run in more.runs if run.role == "second"]
-    assert len(new) == 6
-    assert all(run.weights()[3] > 0.5 for run in new[::2])
-    assert all(run.weights()[2] > 0.5 for run in new[1::2])
+    new = np.array([run.weights() for run in more.runs if run.role == "second"])
+    assert new.shape == (6, 4) and inside(bounds, new).all()
+    # The most that can be hoped for is 0.6 + 0.5 * 0.35 = 0.775; uniform weights have 0.375, a draw 0.55 of a hundred.
+    assert (new[:, 3] + 0.5 * new[:, 2]).min() > 0.55
+    every = np.array([run.weights() for run in more.runs if run.role != "repeat"])
+    for place in range(len(every) - 6, len(every)):
+        assert apart(every[place : place + 1], np.delete(every, place, axis=0))[0] >= 0.1 - 1e-6
+
+
+def test_a_second_round_says_when_there_is_no_room_for_it() -> None:
+    bounds = Bounds(tuple(ROWS), (0.25, 0.25, 0.2, 0.15), (0.4, 0.4, 0.35, 0.3))
+    first = make_design(components(), bounds, seed=3, runs=14, ablation=False)
+    more = second_round(first, bounds, 60, seed=3, score=lambda points: (points[:, 0], points[:, 1]))
+    added = len(more.runs) - len(first.runs)
+    assert added < 60 and more.notes[-1].startswith(f"{60 - added} runs less")
 
 
 def test_a_verification_pairs_all_mixtures_by_seeds_that_no_design_used() -> None:

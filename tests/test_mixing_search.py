@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from search_world import corpus
+from search_world import corpus, text
 from shard_runs import Document, Run
 
 from corpusmill.mixing.records import decode_records
@@ -86,7 +87,7 @@ def test_the_screen_alone_ships_a_baseline_and_says_why(searched: Run) -> None:
 def test_no_mixture_of_a_search_reads_a_component_over_its_epochs(searched: Run) -> None:
     study, places = (sealed(searched, "mix.stats", name) for name in ("study.json", "places.json"))
     tokens = {each["name"]: each["tokens"] for each in study["components"]}
-    for stage in ("mix.design", "mix.propose"):
+    for stage in ("mix.design", "mix.design2", "mix.propose"):
         (result,) = searched.manifests[stage].results.values()
         design = result.extra["design"]
         weights = np.array([run["weights_ppb"] for run in design["runs"]]) / PPB
@@ -95,11 +96,10 @@ def test_no_mixture_of_a_search_reads_a_component_over_its_epochs(searched: Run)
 
 
 def test_every_run_of_the_design_has_a_record_a_target_with_its_documents(searched: Run) -> None:
-    (result,) = searched.manifests["mix.design"].results.values()
-    runs = result.extra["design"]["runs"]
-    files = searched.files("mix.runs")
-    assert len(files) == len(runs)
-    records = [record for data in files.values() for record in decode_records(data, "runs")]
+    runs = sealed(searched, "mix.design2", "design.json")["runs"]
+    files = [data for stage in ("mix.runs", "mix.runs2") for data in searched.files(stage).values()]
+    assert len(files) == len(runs) == 24, "20 mixtures, two of them with three seeds"
+    records = [record for data in files for record in decode_records(data, "runs")]
     assert {record.run for record in records} == {run["name"] for run in runs}
     targets = {each["name"]: each for each in sealed(searched, "mix.stats", "study.json")["targets"]}
     assert len(records) == len(runs) * len(targets) == 2 * len(runs)
@@ -174,6 +174,7 @@ def test_a_target_that_stands_in_a_component_is_refused_with_both_names(tmp_path
     [
         (Search(verify=Verification(seeds=1)), "one seed is not an experiment"),
         (Search(verify=Verification(seeds=40)), r"seeds is 40; the screen has 12 samples"),
+        (Search(rounds=3), "rounds is 3; a design has one round or two"),
         (Search(repeats=9), r"repeats is 9; the screen has 4 samples"),
         (Search(families=("gp", "forest")), r"no family is called 'forest'"),
         (
@@ -201,6 +202,53 @@ def _sharded() -> Chain:
     chain.set("documents", SetOperation())
     SHARD.extend(chain, "shard")
     return chain
+
+
+def flipping() -> list[list[Document]]:
+    """`words`: the target's words in any order; `order`: its text beside more of what is none of it.
+
+    Whoever has learnt little needs to know which words there are, whoever has learnt much what follows what.
+    """
+    draw = random.Random(3)
+    books = [text("books", number) for number in range(100)]
+    words = [" ".join(draw.sample(text("books", number).split(), 400)) for number in range(100, 200)]
+    order = [
+        " ".join([*text("books", number).split()[:120], *(f"z{draw.randrange(40)}" for _ in range(280))])
+        for number in range(200, 320)
+    ]
+    return [
+        [Document(each, name, place) for place, each in enumerate(texts)]
+        for name, texts in (("books", books), ("words", words), ("order", order))
+    ]
+
+
+def test_what_a_larger_proxy_finds_the_wrong_way_round_does_not_ship(tmp_path: Path) -> None:
+    search = Search(
+        proxy=Proxy(learnt=50),
+        verify=Verification((Proxy(learnt=100), Proxy(learnt=1_000_000))),
+        runs=14,
+        ablation=False,
+        candidates=1,
+        families=("quadratic",),
+        targets={"holdout/books": TargetOptions()},
+        components={"books": ComponentOptions(most=0.02)},
+        most_overlap=1.0,  # its words follow one another nearly as they must
+    )
+    run = Run(tmp_path, flipping(), SHARD, Mix(search=search, max_epochs=50))
+    verdict = sealed(run, "mix.verify", "verdict.json")
+    (judged,) = verdict["judged"]
+    assert (judged["candidate"], judged["verdict"]) == ("stack", "order_flips")
+    totals = {
+        each["size"]: each
+        for each in verdict["gains"]
+        if not each["target"] and each["baseline"] == verdict["baseline"]
+    }
+    assert totals["screen 100"]["low"] > 0 > totals["screen 1000000"]["high"]
+    mixture = yaml.safe_load((tmp_path / "mixture.yaml").read_text())
+    assert mixture["evidence"]["verdict"] == "order_flips"
+    assert "at proxy screen 100 (+" in mixture["evidence"]["reason"]
+    assert mixture["phases"][0]["weights_ppb"] == verdict["weights_ppb"]
+    assert verdict["weights_ppb"]["order"] > 0.5 * PPB, "a baseline ships: the best where most was learnt"
 
 
 @pytest.mark.slow

@@ -17,16 +17,16 @@ from corpusmill.jobs.commands.running import run_command, run_with
 from corpusmill.pipeline.errors import RecipeError
 
 STEPS = {
-    "stats": ("stats", "components and targets: tokens, shares, what each may weigh"),
-    "design": ("design", "which proxies will be trained, and why each"),
-    "run": ("runs", "train the proxies of the design"),
-    "fit": ("fit", "how losses follow from weights, and what leaving out and boosting did"),
-    "propose": ("propose", "candidates beside the baselines, with epochs and expected losses"),
-    "verify": ("verify", "train candidates and baselines at larger proxies; the verdict"),
+    "stats": "components and targets: tokens, shares, what each may weigh",
+    "design": "which proxies will be trained, and why each",
+    "run": "train the proxies of the design",
+    "fit": "how losses follow from weights, and what leaving out and boosting did",
+    "propose": "candidates beside the baselines, with epochs and expected losses",
+    "verify": "train candidates and baselines at larger proxies; the verdict",
 }
-"""Verb -> the engine's stage below `mix`, and what it does."""
+"""What each verb does; its stage stands in jobs/searches.py."""
 
-APART = ("check", "export", "import", "apply", "report")
+APART = ("auto", "check", "export", "import", "apply", "report")
 
 VERBS = (*STEPS, *APART)
 
@@ -40,7 +40,7 @@ def joined(arguments: Sequence[str]) -> list[str]:
 
 
 def add(commands: Any) -> None:
-    for verb, (_, about) in STEPS.items():
+    for verb, about in STEPS.items():
         step = run_command(commands, f"mix {verb}", about, command_step)
         step.add_argument("--json", action="store_true", help="what is stored, as JSON")
         step.set_defaults(verb=verb)
@@ -60,6 +60,19 @@ def add(commands: Any) -> None:
         commands, "mix report", "all of the search on one page, and as JSON: OUT/reports", command_report
     )
     report.add_argument("--json", action="store_true", help="the JSON to stdout as well")
+
+    auto = run_command(
+        commands,
+        "mix auto",
+        "all of the search, with proxies, runs and seeds chosen by what they may take",
+        command_auto,
+    )
+    auto.add_argument(
+        "--budget",
+        required=True,
+        metavar="TIME",
+        help="of one worker, for all proxies together, like 2h or 90m: two workers end in about half of it",
+    )
 
     check = commands.add_parser(
         "mix check", help="what a mixture file asks of the shards of a run: epochs, limits, names"
@@ -124,8 +137,7 @@ def command_step(options: argparse.Namespace) -> int:
         run = run_with(options, recipe)
         print("\n".join(search_tables.applied_lines(run, name)))
         return 0
-    stage = f"{name}.{STEPS[options.verb][0]}"
-    run = run_with(options, recipe, until=stage, aside=options.json)
+    run = run_with(options, recipe, until=searches.stage_of(recipe, options.verb), aside=options.json)
     found = searches.READ[options.verb](run, name)
     _print(options, found, search_tables.LINES[options.verb](found))
     return 0
@@ -145,6 +157,32 @@ def command_report(options: argparse.Namespace) -> int:
         for each in report["warnings"]
     ]
     _print(options, report, [*said, f"written: {', '.join(map(str, places))}"])
+    return 0
+
+
+def command_auto(options: argparse.Namespace) -> int:
+    from corpusmill.jobs import auto, search_tables, searches
+    from corpusmill.pipeline.chain import compile_recipe
+    from corpusmill.pipeline.engine.place import place_of
+    from corpusmill.pipeline.engine.resources import parse_overrides
+    from corpusmill.pipeline.recipe import Recipe, load_recipe
+    from corpusmill.pipeline.run import Run
+
+    need_pipeline()
+    recipe = load_recipe(options.recipe)
+    budget_s = auto.seconds_of(options.budget)
+    parse_overrides(options.resources, [stage.name for stage in compile_recipe(recipe)])
+
+    def run(recipe: Recipe, until: str | None = None, update: bool = False) -> Run:
+        resources = auto.resources_for(recipe, options.resources)
+        asked = argparse.Namespace(**{**vars(options), "update": update, "resources": resources})
+        return run_with(asked, recipe, until=until)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    found = auto.search_within(recipe, budget_s, place_of(options.out), run, options.update, say)
+    print("\n".join(search_tables.applied_lines(found, searches.search_stage(recipe))))
     return 0
 
 
