@@ -7,10 +7,12 @@ from pathlib import Path
 
 from corpusmill.jobs.tables import table_lines
 from corpusmill.mixing.blend import FORMATS, blends
-from corpusmill.mixing.mixture import decode_mixture
+from corpusmill.mixing.caps import Caps
+from corpusmill.mixing.mixture import Kind, decode_mixture
 from corpusmill.pipeline.engine.place import Where, place_of, readable
 from corpusmill.pipeline.errors import InputError
 from corpusmill.shards.data_sets import data_set_names
+from corpusmill.shards.exhaust import redistributed
 from corpusmill.shards.layout import Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Plan, capacity, check_plan
@@ -22,11 +24,13 @@ MANY_EPOCHS = 4
 
 @dataclass(frozen=True)
 class Opened:
-    """A mixture file over the shards of a run: as a plan without an end, the samples it asks for, and each component's manifest."""
+    """A mixture file over the shards of a run: as a plan without an end, the samples it asks for, and each component's manifest and kind."""
 
     plan: Plan
     samples: int
     manifests: dict[str, Manifest]
+    kinds: dict[str, Kind]
+    stops: bool  # where a component is used up
 
 
 def open_mixture(file: Path, out: Where) -> Opened:
@@ -49,13 +53,15 @@ def open_mixture(file: Path, out: Where) -> Opened:
     samples = there.samples if given.budget_tokens is None else given.budget_tokens // length
     if samples is None:
         samples = sum(each.rows for each in components)
-    return Opened(plan, samples, manifests)
+    if given.exhaust == "redistribute":
+        plan = redistributed(plan, samples)
+    return Opened(plan, samples, manifests, given.kinds, given.exhaust == "stop")
 
 
 def checked_lines(file: Path, out: Where) -> tuple[list[str], bool]:
     """The table, and whether a component would be read more often than it may be."""
     opened = open_mixture(file, out)
-    return _lines(opened.plan, opened.samples, opened.plan.sequence_length)
+    return _lines(opened, opened.plan.sequence_length)
 
 
 def export_mixture(file: Path, out: Where, to: Where, data: str, format: str) -> list[str]:
@@ -84,8 +90,9 @@ def export_mixture(file: Path, out: Where, to: Where, data: str, format: str) ->
     return lines
 
 
-def _lines(plan: Plan, samples: int, length: int) -> tuple[list[str], bool]:
-    rows, over = [], []
+def _lines(opened: Opened, length: int) -> tuple[list[str], bool]:
+    plan, samples = opened.plan, opened.samples
+    rows, over = [], _kinds_over(opened)
     for component, count in zip(plan.components, plan.mixture().counts(samples), strict=True):
         limit, epochs = component.max_epochs, count / component.rows
         row = {
@@ -108,6 +115,25 @@ def _lines(plan: Plan, samples: int, length: int) -> tuple[list[str], bool]:
             )
     lines = [*table_lines(rows, False), f"budget: {samples:,} samples, {samples * length:,} tokens", *over]
     most = capacity(plan)
-    if most is not None and most < samples:
-        lines.append(f"{most:,} samples fit: lower the budget or those weights, or raise max_epochs")
-    return (lines if over else [*lines, "nothing speaks against it"]), most is not None and most < samples
+    if most is None or most >= samples:
+        return (lines if over else [*lines, "nothing speaks against it"]), False
+    if opened.stops:
+        return [*lines, f"the stream ends after {most:,} samples (exhaust: stop)"], False
+    return [*lines, f"{most:,} samples fit: lower the budget or those weights, or raise max_epochs"], True
+
+
+def _kinds_over(opened: Opened) -> list[str]:
+    """Synthetic text beyond what searches allow, phase by phase."""
+    caps, found = Caps(), []
+    for phase in opened.plan.phases:
+        for kind, most in (("rephrased", caps.rephrased), ("generated", caps.generated)):
+            share = sum(
+                phase.weights_ppb.get(name, 0)
+                for name, each in opened.kinds.items()
+                if each.synthetic == kind
+            )
+            if share > most * PPB:
+                found.append(
+                    f"{kind} text has {100 * share / PPB:.2f} % from sample {phase.start:,} on; a search gives it {100 * most:g} % at most"
+                )
+    return found

@@ -200,6 +200,7 @@ class Judge(SetOperation):
     trials: str
     sizes: tuple[Proxy, ...]
 
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
 
     def units(self, inputs: Inputs) -> list[Unit]:
@@ -274,4 +275,10 @@ class Judge(SetOperation):
         io.write_bytes(VERDICT_FILE, canonical(plain(written)))
         # A plan counts whole epochs: what a component may be read beyond them its bounds keep from it.
         epochs = {each.name: math.ceil(each.max_epochs) for each in study.components}
-        return io.result(extra={"weights_ppb": weights, "max_epochs": epochs, "evidence": plain(said)})
+        kinds = {
+            each.name: [each.synthetic, each.generation]
+            for each in study.components
+            if each.synthetic != "none"
+        }
+        extra = {"weights_ppb": weights, "max_epochs": epochs, "evidence": plain(said), "kinds": kinds}
+        return io.result(extra=extra)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from corpusmill.mixing import weights as baselines
-from corpusmill.mixing.mixture import Exhaust, Given, decode_mixture, encode_mixture, load_mixture
+from corpusmill.mixing.mixture import Exhaust, Given, Kind, decode_mixture, encode_mixture, load_mixture
 from corpusmill.mixing.search import Search
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import BudgetError, RecipeError, ShardError
 from corpusmill.shards.append import PLANS_FOLDER
 from corpusmill.shards.components import HOLDOUT
+from corpusmill.shards.exhaust import redistributed
 from corpusmill.shards.holdout import in_turn
 from corpusmill.shards.layout import HOLDOUT_FILE, PLAN_FILE, Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
@@ -44,7 +45,8 @@ log = logging.getLogger(__name__)
 class Mix:
     """Weights by name, by hand ({web: 0.7, books: 0.3}) or from a mixture file, for a budget of tokens or epochs.
 
-    Without a budget the stream ends after as many samples as there are rows, or where a component has been read `max_epochs` times.
+    Without a budget the stream ends after as many samples as there are rows, or where a component has been read `max_epochs` times. `exhaust` says what happens
+    there: `repeat` refuses a budget that would go on, `stop` ends the stream, `redistribute` goes on with the others in their proportions.
     """
 
     weights: Baseline | dict[str, float] = "proportional"
@@ -175,7 +177,7 @@ class WriteMixture(SetOperation):
         exhaust = given.exhaust or self.exhaust
         budget = None if plan.samples is None else plan.samples * plan.sequence_length
         return {
-            MIXTURE_FILE: encode_mixture(plan, manifests, budget, exhaust, given.evidence),
+            MIXTURE_FILE: encode_mixture(plan, manifests, budget, exhaust, given.evidence, given.kinds),
             PLAN_FILE: plan.encode(),
             **({HOLDOUT_FILE: in_turn(held, self.seed).encode()} if held else {}),
         }
@@ -203,7 +205,7 @@ class WriteMixture(SetOperation):
                 if isinstance(self.weights, dict)
                 else {"verdict": "baseline", "weights": self.weights}
             )
-            return Given((Phase(0, self._weights(manifests)),), None, None, None, {}, verdict)
+            return Given((Phase(0, self._weights(manifests)),), None, None, None, {}, verdict, {})
         given = decode_mixture(self.text, manifests, MIXTURE_FILE)
         if given.budget_tokens is not None and (self.budget_tokens is not None or self.epochs is not None):
             raise RecipeError(
@@ -247,26 +249,27 @@ class WriteMixture(SetOperation):
         stated = given.budget_tokens if given.budget_tokens is not None else self.budget_tokens
         wanted = self._samples(stated, manifests)
 
-        def compiled(samples: int | None, exhaust: Exhaust) -> Plan:
-            seed = self.seed if given.seed is None else given.seed
+        exhaust = given.exhaust or self.exhaust
+
+        def compiled(samples: int | None, exhaust: str, phases: tuple[Phase, ...] = given.phases) -> Plan:
             return compile_plan(
                 found,
-                given.phases,
-                seed=seed,
+                phases,
+                seed=self.seed if given.seed is None else given.seed,
                 window=self.window,
                 samples=samples,
                 max_epochs=limits,
                 exhaust=exhaust,
             )
 
+        if exhaust == "redistribute":
+            return compiled(wanted, "repeat", redistributed(compiled(None, "repeat"), wanted).phases)
         most = compiled(None, "stop").samples
         if most is None or wanted <= most:
-            return compiled(wanted, given.exhaust or self.exhaust)
+            return compiled(wanted, exhaust)
         asked = stated is not None or self.epochs is not None
         if asked and wanted > most + _slack(given.phases[-1]):
-            return compiled(
-                wanted, given.exhaust or self.exhaust
-            )  # an error that gives the epochs, or the end that `stop` asks for
+            return compiled(wanted, exhaust)  # an error with the epochs, or the end that `stop` asks for
         if not most:
             raise BudgetError(
                 "mix: a component has too few rows for its weight; lower the weight or raise max_epochs"
@@ -277,13 +280,15 @@ class WriteMixture(SetOperation):
                 most,
                 wanted,
             )
-        return compiled(most, given.exhaust or self.exhaust)
+        return compiled(most, exhaust)
 
 
 def _judged(inputs: Inputs, verdict: str) -> Given:
     (result,) = inputs.results(verdict).values()
     extra = result.extra
-    return Given((Phase(0, extra["weights_ppb"]),), None, None, None, extra["max_epochs"], extra["evidence"])
+    kinds = {name: Kind(*kind) for name, kind in extra["kinds"].items()}
+    phase = Phase(0, extra["weights_ppb"])
+    return Given((phase,), None, None, None, extra["max_epochs"], extra["evidence"], kinds)
 
 
 def _slack(phase: Phase) -> int:

@@ -7,12 +7,12 @@ Sizes are rows (samples of one sequence), the unit in which a stream reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from corpusmill.pipeline.errors import RecipeError
-from corpusmill.pipeline.registry import suggestion
+from corpusmill.pipeline.registry import shown, suggestion
 from corpusmill.shards.mixture import PPB
 
 Weights = dict[str, Fraction]
@@ -69,22 +69,36 @@ def tempered(sizes: Mapping[str, int], temperature: float) -> Weights:
 
 def manual(weights: Mapping[str, float], known: Mapping[str, int], where: str) -> Weights:
     """Weights by hand: decimal shares that add up to 1 (to a millionth). Components that are not named get none."""
-    exact: Weights = {}
     for name, weight in weights.items():
-        if name not in known:
-            raise RecipeError(f"{where}: no component is called {name!r}; {suggestion(str(name), known)}")
-        if (
-            isinstance(weight, bool)
-            or not isinstance(weight, int | float)
-            or not math.isfinite(weight)
-            or weight < 0
-        ):
-            raise RecipeError(f"{where}: the weight of {name} is {weight!r}; a share from 0 to 1 is needed")
-        exact[name] = Fraction(repr(weight))
-    total = sum(exact.values(), Fraction(0))
-    if abs(total - 1) > SUM_TOLERANCE:
-        raise RecipeError(f"{where}: weights add up to {float(total):.9g}, not 1; {_scaled(exact)}")
+        if (wrong := wrong_name(name, known) or wrong_share(name, weight)) is not None:
+            raise RecipeError(f"{where}: {wrong}")
+    exact = {name: Fraction(repr(weight)) for name, weight in weights.items()}
+    if (wrong := wrong_sum(exact)) is not None:
+        raise RecipeError(f"{where}: {wrong}")
     return {name: exact.get(name, Fraction(0)) for name in known}
+
+
+def wrong_name(name: object, known: Iterable[str]) -> str | None:
+    """What is wrong with the name of a component; None: nothing."""
+    known = list(known)
+    if name in known:
+        return None
+    word = name if isinstance(name, str) else shown(name)
+    return f"no component is called {shown(name)}; {suggestion(word, known)}"
+
+
+def wrong_share(name: str, weight: object) -> str | None:
+    """What is wrong with a share by itself. Those of a mixture that does not add up may be large: the sum says what was meant."""
+    if isinstance(weight, int | float) and not isinstance(weight, bool) and 0 <= weight <= PPB:
+        return None
+    return f"the weight of {name} is {shown(weight)}; a share from 0 to 1 is needed"
+
+
+def wrong_sum(exact: Weights) -> str | None:
+    total = sum(exact.values(), Fraction(0))
+    if abs(total - 1) <= SUM_TOLERANCE:
+        return None
+    return f"weights add up to {float(total):.9g}, not 1; {_scaled(exact)}"
 
 
 def _scaled(weights: Weights) -> str:

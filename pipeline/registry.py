@@ -36,6 +36,19 @@ RULES = {
 """Name of a rule inside `filter` -> class."""
 
 
+SHOWN = 80
+"""Characters of a value that an error shows."""
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it: not without end."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no number of more than 4,300 digits
+        return "a number of thousands of digits"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`did you mean 'x'?` when something known is near, else the list of what is known."""
     choices = sorted(known)

@@ -116,12 +116,12 @@ def ramped(phases: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[Step]:
                 ((2 * count - 2 * i - 1) * a + (2 * i + 1) * b, 2 * count)
                 for a, b in zip(source, goal, strict=True)
             ]
-            steps.append(Step(start + ramp * i // count, _whole(part)))
+            steps.append(Step(start + ramp * i // count, whole_parts(part)))
         steps.append(Step(start + ramp, goal))
     return steps
 
 
-def _whole(parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+def whole_parts(parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Fractions that add up to PPB, as integers that do: the largest remainders are rounded up, the first on a tie."""
     floors = [numerator // denominator for numerator, denominator in parts]
     order = sorted(range(len(parts)), key=lambda i: (-(parts[i][0] % parts[i][1]), i))

@@ -92,6 +92,21 @@ def test_exhaust_stop_ends_the_stream_there_instead(mixed: Mixed) -> None:
     assert plan.samples < sum(rows_of(plan).values())
 
 
+def test_exhaust_redistribute_goes_on_with_what_is_left(mixed: Mixed, tmp_path: Path) -> None:
+    plan, mixture = mixed(Mix(weights="uniform", epochs=1.0, exhaust="redistribute"))
+    rows, counts = rows_of(plan), read_counts(plan)
+    assert plan.samples == sum(rows.values())
+    assert counts["books"] == 4 * rows["books"], "used up to its last row"
+    first, then = mixture["phases"]
+    assert first["weights_ppb"] == {"books": 500_000_000, "web": 500_000_000}
+    assert then["weights_ppb"] == {"books": 0, "web": 1_000_000_000}
+    assert mixture["exhaust"] == "redistribute"
+    file = tmp_path / "again.yaml"
+    file.write_bytes((tmp_path / "out/mixture.yaml").read_bytes())
+    again, _ = mixed(Mix(file=str(file)))
+    assert again == plan
+
+
 def test_one_epoch_with_at_most_one_epoch_is_no_contradiction(mixed: Mixed) -> None:
     plan, _ = mixed(Mix(epochs=1.0, max_epochs=1))
     assert plan.samples is not None
@@ -212,7 +227,7 @@ PHASES = "phases: [{from: 0, weights: {web: 1}}]\n"
         (HEAD + "id: sha256:0\nevidence: {1: a, b: c}\n" + PHASES, "edited since"),
         (HEAD + PHASES + "tokenizer: sha256:cd\n", "weights do not carry over"),
         (HEAD + PHASES + "unit: documents\n", "only tokens"),
-        (HEAD + PHASES + "exhaust: loop\n", "repeat or stop"),
+        (HEAD + PHASES + "exhaust: loop\n", "repeat, stop or redistribute"),
         (HEAD + PHASES + "budget_tokens: many\n", "budget_tokens is 'many'"),
         (HEAD + PHASES + "components: {wep: {}}\n", "did you mean 'web'"),
         (HEAD + PHASES + "components: {web: {hash: sha256:0}}\n", "was made for sha256:0"),
