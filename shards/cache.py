@@ -17,10 +17,11 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import logging
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,9 @@ import pyarrow as pa
 from corpusmill.pipeline.engine.store import own_folder
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.fetch import Counts
+from corpusmill.shards.permutation import Indices
+
+log = logging.getLogger(__name__)
 
 DEFAULT_BYTES = 32 << 30
 PART = ".part"
@@ -85,6 +89,16 @@ class BlockCache:
                 return pa.py_buffer(data)
             self._checked[name] = os.fstat(part).st_ino
             return _map(part, len(data))
+
+    def needs(self, blocks: Sequence[Indices], window: int) -> None:
+        """Warns where a stream with `window` will fetch blocks again; `blocks` holds the bytes of each, by component."""
+        least = least_bytes(blocks, window)
+        if self.limit_bytes < least:
+            log.warning(
+                "the cache %s holds %d bytes, too few for the blocks that are read side by side: they will be fetched again and again; "
+                "give it %d at least: cache=Cache(FOLDER, %d)",
+                *(self.folder, self.limit_bytes, least, least),
+            )
 
     def has(self, key: str) -> bool:
         return (self.folder / hashlib.sha256(key.encode()).hexdigest()[:40]).exists()
@@ -264,3 +278,10 @@ def _lock(file: int, kind: int) -> bool:
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
             raise
     return True
+
+
+def least_bytes(blocks: Sequence[Indices], window: int) -> int:
+    """Bytes of a cache that fetches no block twice: a window of each component, and as much that comes next; at most all blocks."""
+    longest = max(int(sizes.max()) for sizes in blocks)
+    at_once = sum(min(window, len(sizes)) for sizes in blocks)
+    return min(2 * at_once * longest, sum(int(sizes.sum()) for sizes in blocks))

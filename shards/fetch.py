@@ -23,6 +23,7 @@ import xxhash
 
 from corpusmill.pipeline.errors import ShardError
 from corpusmill.shards.fetchers import FETCHER, Damaged, Threads
+from corpusmill.shards.permutation import Indices
 
 if TYPE_CHECKING:
     from corpusmill.pipeline.engine.place import Place, Ranges
@@ -64,6 +65,10 @@ class Source(Protocol):
         """Told how large the largest block is, before any is read."""
         ...
 
+    def needs(self, blocks: Sequence[Indices], window: int) -> None:
+        """Told the bytes of each block by component, before a stream reads `window` blocks of each side by side."""
+        ...
+
     def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
         """A whole file, the one of `digest` if there is one: what does not pass `check` is the caller's to explain."""
         ...
@@ -94,6 +99,9 @@ class MappedFiles:
         self._checked: dict[str, tuple[tuple[int, ...], set[int]]] = {}  # which file it was, and its blocks
 
     def bound(self, block_bytes: int) -> None:
+        pass
+
+    def needs(self, blocks: Sequence[Indices], window: int) -> None:
         pass
 
     def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
@@ -175,6 +183,9 @@ class CachedObjects:
         """Open blocks cannot leave the cache: all of them together take half of it at most."""
         self._half = max(1, self.cache.limit_bytes // (2 * max(1, block_bytes)))
         self.keep = min(OPEN_BLOCKS, self._half)
+
+    def needs(self, blocks: Sequence[Indices], window: int) -> None:
+        self.cache.needs(blocks, window)
 
     def table(self, path: Path | Place, digest: str, check: Callable[[memoryview], bool]) -> pa.Buffer:
         found = self.cache.get(f"table\0{digest}", path.read_bytes, check)

@@ -169,6 +169,8 @@ class Shards:
         """Samples from `sample` on are about to be read: blocks of a store that come up in the next AHEAD are fetched meanwhile."""
         if isinstance(self.source, MappedFiles) or sample + AHEAD <= self._expected:
             return
+        if not self._expected:
+            self.source.needs([reader.blocks["length"] for reader in self.components], self.plan.window)
         start, end = max(sample, self._expected), sample + 2 * AHEAD
         if self.plan.samples is not None:
             end = min(end, self.plan.samples)
