@@ -22,6 +22,7 @@ class Signatures(Measure):
     """Counts, content hash and MinHash signature in datasketch's affine32 scheme (dedup/shingle.py is the specification)."""
 
     version: ClassVar[int] = shingle.VERSION
+    by_name: ClassVar[bool] = True
     ngram: int = 5
     hashes: int = 112
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from corpusmill import __version__
-from corpusmill.jobs.commands import mixing, reading, running, setup, shards, tokens
+from corpusmill.jobs.commands import ablate, mixing, reading, running, setup, shards, tokens
 from corpusmill.pipeline.errors import CorpusmillError
 from corpusmill.pipeline.remote import BUCKETS, redacted
 
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"corpusmill {__version__}")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in (running, mixing, reading, shards, tokens, setup):
+    for group in (running, mixing, ablate, reading, shards, tokens, setup):
         group.add(commands)
     return top
 

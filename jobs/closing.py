@@ -26,8 +26,13 @@ def closing_lines(run: Run) -> list[str]:
     ]
     if any(name.startswith("failed.") for _, counts in run.ledger() for name in counts):
         lines.append(f"failed rows: corpusmill show {run.out} --failed")
-    mixed = any(stage.own["operation"].startswith("corpusmill.mixing.") for stage in run.state.stages)
+    last = {stage.own["operation"] for stage in run.state.stages[-1:]}
+    mixed = "corpusmill.mixing.stage:WriteMixture" in last
     lost = nothing_kept(run.ledger(), run.out)
+    if "corpusmill.mixing.ablation_verdict:Compare" in last:
+        from corpusmill.jobs.ablate import ablation_lines, read_result
+
+        lines += ["", *ablation_lines(read_result(run))]
     return [*lines, *(mixture_lines(run.out) if mixed else []), *([f"warning: {lost}"] if lost else [])]
 
 

@@ -125,6 +125,7 @@ def _type(hint: Any) -> str:
         bool: "true or false",
         type(None): "null",
         bytes: "bytes",
+        Any: "anything",
     }
     return names.get(hint, getattr(hint, "__name__", str(hint)))
 

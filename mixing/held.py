@@ -8,23 +8,23 @@ of the predicted text, by decoding (tokenizers: about 2 million tokens a second)
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from corpusmill.pipeline.errors import ShardError
+from corpusmill.pipeline.engine.place import Place, readable
+from corpusmill.pipeline.errors import RecipeError, ShardError
 from corpusmill.shards.data_sets import engine_of
 from corpusmill.shards.fetch import source_of
-from corpusmill.shards.layout import read_manifest
+from corpusmill.shards.layout import MANIFEST, read_manifest
 from corpusmill.shards.opened import BlockView
 from corpusmill.shards.plan import component_of
 from corpusmill.shards.reader import ComponentReader
-
-if TYPE_CHECKING:
-    from corpusmill.pipeline.engine.place import Place
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -56,6 +56,19 @@ class Held:
         shares = counts[counts > 0] / counts.sum()
         bits = -float((shares * np.log2(shares)).sum()) * int(counts.sum())
         return bits / int(self.document_bytes.sum())
+
+
+def target_hashes(folders: Mapping[str, str]) -> dict[str, str]:
+    """Targets that are given are inputs: the sha256 of their manifests, as models of a stage; RecipeError for a folder without one."""
+    found = {}
+    for name, folder in folders.items():
+        place = readable(folder) / MANIFEST
+        if not place.is_file():
+            raise RecipeError(
+                f"target {name}: {place} is missing; a target has to be the folder of one component's shards"
+            )
+        found[f"target {name}"] = hashlib.sha256(place.read_bytes()).hexdigest()
+    return found
 
 
 def read_held(name: str, folder: Path | Place, most_tokens: int | None = None) -> Held:

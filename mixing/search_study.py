@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, ClassVar
 from corpusmill.mixing.caps import Caps, bounds_of
 from corpusmill.mixing.constraints import Bounds
 from corpusmill.mixing.design import baseline_weights
+from corpusmill.mixing.held import target_hashes
 from corpusmill.mixing.search import ComponentOptions, TargetOptions
 from corpusmill.mixing.study import Component, Target, decode_study, encode_study
 from corpusmill.mixing.weights import manual
@@ -21,7 +21,7 @@ from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskI
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.shards.components import HOLDOUT
-from corpusmill.shards.layout import MANIFEST, Manifest, read_manifest
+from corpusmill.shards.layout import Manifest, read_manifest
 
 STUDY_FILE = "study.json"
 PLACES_FILE = "places.json"
@@ -97,16 +97,9 @@ class Stats(SetOperation):
 
     def models(self) -> dict[str, str]:
         """Targets of other runs are inputs of this one: their manifests."""
-        found = {}
-        for name, options in self.targets.items():
-            if options.path is not None:
-                place = readable(options.path) / MANIFEST
-                if not place.is_file():
-                    raise RecipeError(
-                        f"target {name}: {place} is missing; path has to be the folder of one component's shards"
-                    )
-                found[f"target {name}"] = hashlib.sha256(place.read_bytes()).hexdigest()
-        return found
+        return target_hashes(
+            {name: each.path for name, each in self.targets.items() if each.path is not None}
+        )
 
     def units(self, inputs: Inputs) -> list[Unit]:
         found = self._manifests(inputs)

@@ -230,11 +230,11 @@ def _beaten(corrected: Mapping[str, float], against_best: Gain) -> tuple[Word, s
         return "no_evidence", f"{said}; one seed is not an experiment, give three or more"
     return "no_evidence", (
         f"{said}; not shown to be better than {hardest} (corrected p {corrected[hardest]:.2g})"
-        f"{_advice(against_best, len(corrected))}"
+        f"{advice(against_best, len(corrected))}"
     )
 
 
-def _advice(found: Gain, comparisons: int) -> str:
+def advice(found: Gain, comparisons: int) -> str:
     """What would settle a gain of this size, if it is one."""
     from scipy.stats import t
 

@@ -94,7 +94,7 @@ class Recipe:
             "partition_bytes": self.partition_bytes,
             "max_drop": self.max_drop,
             "max_error_rate": self.max_error_rate,
-            "stages": [_canonical_stage(stage) for stage in self.stages],
+            "stages": [canonical_stage(stage) for stage in self.stages],
         }
 
 
@@ -151,7 +151,7 @@ def parse_recipe(value: Any, where: str = "recipe") -> Recipe:
     inputs = value.get("inputs") or []
     if not isinstance(inputs, list):
         raise RecipeError(f"{where}: inputs: a list of {{path, source}} is needed")
-    specs = tuple(_parse_stage(stage, f"{where}: stages.{i}") for i, stage in enumerate(stages))
+    specs = parse_stages(stages, f"{where}: stages")
     _check_order(specs, where)
     return Recipe(
         inputs=tuple(build(Input, item, f"{where}: inputs.{i}") for i, item in enumerate(inputs)),
@@ -185,6 +185,11 @@ def _share(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise RecipeError(f"{where}: {value!r} is no number from 0 to 1")
     return float(value)
+
+
+def parse_stages(value: Sequence[Any], where: str) -> tuple[StageSpec, ...]:
+    """Entries of a list of stages; `where` begins every message."""
+    return tuple(_parse_stage(stage, f"{where}.{i}") for i, stage in enumerate(value))
 
 
 def _parse_stage(value: Any, where: str) -> StageSpec:
@@ -248,13 +253,16 @@ def _check_order(stages: Sequence[StageSpec], where: str) -> None:
         if names.count(name) > 1:
             raise RecipeError(f"{where}: two stages are called {name!r}: give one of them another `name`")
     keys = [stage.key for stage in stages]
+    if "ablate" in keys and (keys.index("ablate") < len(keys) - 1 or "shard" in keys):
+        raise RecipeError(f"{where}: ablate comes once, last, and without shard: it makes shards of its own")
     if "mix" in keys and (keys[-1] != "mix" or keys.count("mix") > 1 or "shard" not in keys):
         raise RecipeError(f"{where}: mix comes once, last, and after shard")
     if "shard" in keys and keys.index("shard") < len(keys) - 1 - ("mix" in keys):
         raise RecipeError(f"{where}: only mix may follow shard")
 
 
-def _canonical_stage(stage: StageSpec) -> dict[str, Any]:
+def canonical_stage(stage: StageSpec) -> dict[str, Any]:
+    """As it may stand in a recipe, with all defaults."""
     from pydantic import TypeAdapter
 
     if stage.key == "filter":

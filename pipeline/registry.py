@@ -22,6 +22,7 @@ STAGES = {
     "topics": "corpusmill.filters.topics_stage:Topics",
     "shard": "corpusmill.shards.stage:Shard",
     "mix": "corpusmill.mixing.stage:Mix",
+    "ablate": "corpusmill.mixing.ablation:Ablate",
 }
 """Recipe key -> class of its fields."""
 

@@ -98,8 +98,15 @@ class Shard:
         self._bands(chain, name)
         by = self.components.columns
         _known(f"{name}.components.by", by, [*chain.columns, "source", "date", "modality"])
-        tokenizer, scatter = f"{name}.tokenizer", f"{name}.scatter"
+        tokenizer = f"{name}.tokenizer"
         chain.set(tokenizer, self.tokenizer.operation(chain.seed, name, self.boundary), kept=True)
+        self.lay(chain, name, tokenizer, measures, Write)
+
+    def lay(
+        self, chain: Chain, name: str, tokenizer: str, measures: tuple[str, ...], write: type[Write]
+    ) -> str:
+        """Append what makes shards by the vocabulary of the stage `tokenizer`; the name of the stage that holds them."""
+        by, scatter = self.components.columns, f"{name}.scatter"
         clusters = chain.clusters if self.holdout else None
         operation = Scatter(
             chain.seed,
@@ -121,7 +128,7 @@ class Shard:
         )
         merged = f"{scatter}.merged"
         chain.set(merged, MergeTokens(scatter, merge.BOUNDS), reads=(scatter,))
-        write = Write(
+        made = write(
             tokenizer,
             scatter,
             merged,
@@ -134,7 +141,8 @@ class Shard:
             self.packing,
             bool(self.holdout),
         )
-        chain.set(f"{name}.write", write, reads=(tokenizer, scatter, merged))
+        chain.set(f"{name}.write", made, reads=(tokenizer, scatter, merged))
+        return f"{name}.write"
 
     def _bands(self, chain: Chain, name: str) -> None:
         """The columns of the bands that `components.by` asks for; edges only where some are to be found."""

@@ -75,13 +75,14 @@ class Write(SetOperation):
     version: ClassVar[int] = 3
     libraries: ClassVar[tuple[str, ...]] = ("pyarrow",)
     area: ClassVar[Area] = "shards"
+    least_blocks: ClassVar[int] = SMALL_BLOCKS  # of a component, where it has others to be merged with
 
     def units(self, inputs: Inputs) -> list[Unit]:
         (made,) = inputs.results(self.tokenizer).values()
         stage = chosen(inputs, self.scatter, self.merge)
         results = inputs.results(stage)
         dtype = np.dtype(made.extra["dtype"])
-        least = SMALL_BLOCKS * self.block_bytes // dtype.itemsize
+        least = self.least_blocks * self.block_bytes // dtype.itemsize
         units: list[Unit] = []
         for component in arrange(results, self.by, least, self.shard_bytes // dtype.itemsize):
             place = {

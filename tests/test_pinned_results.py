@@ -18,6 +18,12 @@ ELSEWHERE = {
     "corpusmill.jobs.export:Export": "copies of what stands",
     "corpusmill.filters.topics_stage:GivenTopics": "copies of what stands",
     "corpusmill.filters.topic_labels:LabelTopics": "what a model that is given says",
+    "corpusmill.mixing.ablation_sides:Sides": "of a comparison of recipes, which leaves no documents for others",
+    "corpusmill.mixing.ablation_sides:WriteSide": "shards as `Write` makes them",
+    **{
+        f"corpusmill.mixing.{name}": "of a comparison of recipes, whose trainings are arithmetic that differs from one kind of CPU to another"
+        for name in ("ablation_sides:SideLeaks", "ablation_runs:TrainSides", "ablation_verdict:Compare")
+    },
     **{
         f"corpusmill.mixing.{name}": "of a search, whose fits are arithmetic that differs from one kind of CPU to another"
         for name in (

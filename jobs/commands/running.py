@@ -28,6 +28,7 @@ STAGE_COMMANDS = {
 HOW = {
     "run": "Every threshold is the recipe's; `corpusmill recipe NAME` prints a built-in one to begin with.",
     "extract": "Only this stage of the recipe.",
+    "ablate": "All is a run in OUT: killed, it goes on where it stopped. The recipes' shard and mix stages are left out.",
     "submit": "All stages, with the driver on the cluster; submitted again, the run goes on where it stopped.",
 }
 ALONE = "With --input only this stage of the recipe, on those documents; without, the recipe's inputs and stages up to this one."

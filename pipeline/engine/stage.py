@@ -71,6 +71,7 @@ class Measure(Operation):
 
     needs: ClassVar[tuple[str, ...]] = ("text",)  # document columns, `text`, or measures of earlier stages
     backstop: ClassVar[Backstop] = Backstop()
+    by_name: ClassVar[bool] = False  # later stages read it by its stage's name, not by its columns
 
     def schema(self) -> pa.Schema:
         """The columns it adds; unit, range and source of each stand in the field's metadata under `about`."""
