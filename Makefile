@@ -26,12 +26,13 @@ define install
 	@touch $@
 endef
 
-.PHONY: help setup model demo demo-ray train-demo test equal chaos lint types check clean
+.PHONY: help setup model demo demo-ray train-demo mix-demo test equal chaos lint types check clean
 
 help:
 	@echo "make demo    set up, make a small crawl on the spot, run the whole pipeline on it, stream and resume (two minutes)"
 	@echo "make demo-ray   the same as a job of a Ray started for it, its files compared with those of a local run (two minutes)"
 	@echo "make train-demo   a small training run that is killed, meets a harmful document, finds it and goes on without (a minute)"
+	@echo "make mix-demo   topics of a crawl become components, small proxies find their weights, a verdict ships them (ten minutes)"
 	@echo "make test    set up, run the tests, TEST_WORKERS=2 files at a time"
 	@echo "make equal   a recipe run locally, on Ray, as a job and through the death of a node: a table of hashes (some minutes)"
 	@echo "make chaos   kill and damage runs on purpose; ROUNDS=20 SEED=1, a fifth of the rounds on Ray (RAY_ROUNDS=N: so many)"
@@ -73,6 +74,9 @@ demo-ray: model
 
 train-demo: $(VENV)/.pipeline $(VENV)/.torch
 	@$(BIN)/python examples/demo.py $(DEMO_OUT)/train
+
+mix-demo: $(VENV)/.pipeline $(VENV)/.torch
+	@$(BIN)/python -m corpusmill.jobs.mix_demo --out $(DEMO_OUT)/mix --workers $(WORKERS)
 
 test: $(VENV)/.test $(VENV)/.torch
 	@$(BIN)/corpusmill model get lid.176 || echo "the language model cannot be had here: its tests will be skipped"

@@ -73,6 +73,11 @@ def library(count: int) -> list[Prose]:
     return list(islice(_once(_library_chapters()), count))
 
 
+def chapters(package: str, count: int) -> list[Prose]:
+    """`count` chapters at most, from one package; none where it is not installed."""
+    return list(islice(_once(_package_chapters(package)), count))
+
+
 def reference(count: int) -> list[Prose]:
     """`count` whole docstrings at most: what quality rules made for prose drop."""
     return list(islice(_once(_turns([_whole_docstrings("numpy"), _whole_docstrings("ray.data")])), count))

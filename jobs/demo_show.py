@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -66,6 +67,10 @@ def next_steps(console: Console, steps: Mapping[str, str]) -> None:
 
 
 def called() -> str:
-    """How this program can be called again from the same shell: by its path when it is not on PATH."""
+    """How the program can be called again from the same shell: by its path when it is not on PATH."""
+    if shutil.which(NAME) is not None:
+        return NAME
     own = Path(sys.argv[0])
-    return quote(str(own)) if own.name == NAME and shutil.which(NAME) is None else NAME
+    if own.name != NAME:  # a module was called: the program stands beside its Python
+        own = Path(os.path.relpath(Path(sys.executable).with_name(NAME)))
+    return quote(str(own)) if own.is_file() else NAME

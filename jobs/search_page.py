@@ -290,7 +290,7 @@ def _cost(report: Found) -> str:
     ]
     total = sum(each["cpu_seconds"] for each in report["cost"])
     return table(
-        f"{total:,.0f} CPU seconds in all. In mix.runs and mix.trials a unit is a proxy run.",
+        f"{total:,.0f} CPU seconds in all. In mix.runs, mix.runs2 and mix.trials a unit is a proxy run.",
         ["stage", "units", "CPU s", "CPU s a unit", "memory"],
         rows,
     )
