@@ -32,6 +32,7 @@ def stats_lines(found: Found) -> list[str]:
             "most weight": _percent(min(each["most"], each["max_epochs"] * each["tokens"] / budget)),
             "least": _percent(each["least"]),
             "protected": "yes" if each["protected"] else "",
+            "copies": _copies(found["clusters"].get(each["name"])),
         }
         for each in found["components"]
     ]
@@ -50,7 +51,38 @@ def stats_lines(found: Found) -> list[str]:
         f"budget: {budget:,} tokens, {budget / total:.2f} times what there is",
         "",
         *table_lines(targets, False),
+        *distance_lines(found["distances"]),
     ]
+
+
+def _copies(clusters: Mapping[str, Any] | None) -> str:
+    """How many documents of the input one of the component stands for; nothing where no dedup said it."""
+    return f"{clusters['mean_size']:.2f}, at most {clusters['largest']}" if clusters else ""
+
+
+def distance_lines(distances: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """How far each synthetic component is from natural text, which stands in brackets behind each figure."""
+    rows = [
+        {
+            "synthetic": name,
+            "natural": ", ".join(each["against"]),
+            "told apart": _beside(each["auc"]),
+            "different words": _beside({side: values[0] for side, values in each["distinct"].items()}),
+            "pairs": _beside({side: values[1] for side, values in each["distinct"].items()}),
+            "repeated": _beside(each["self_repetition"]),
+        }
+        for name, each in distances.items()
+        if "unknown" not in each
+    ]
+    unknown = [f"{name}: {each['unknown']}" for name, each in distances.items() if "unknown" in each]
+    if rows:
+        about = "told apart: 0.5 a classifier cannot, 1 always; words and pairs: different ones to all; repeated: 4-grams that other documents have too; (natural text)"
+        return ["", *table_lines(rows, False), about, *unknown]
+    return ["", *unknown] if unknown else []
+
+
+def _beside(values: Mapping[str, float]) -> str:
+    return f"{values['synthetic']:.3f} ({values['natural']:.3f})"
 
 
 def _floor(target: Mapping[str, Any]) -> str:

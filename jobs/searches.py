@@ -52,7 +52,8 @@ def file_of_stage(run: Run, stage: str, name: str) -> Any:
 
 def read_stats(run: Run, name: str) -> Found:
     stage = f"{name}.stats"
-    return {**file_of_stage(run, stage, "study.json"), **file_of_stage(run, stage, "places.json")}
+    names = ("study.json", "places.json", "told.json")
+    return {key: value for name in names for key, value in file_of_stage(run, stage, name).items()}
 
 
 def read_design(run: Run, name: str) -> Found:

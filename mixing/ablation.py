@@ -97,7 +97,7 @@ class Ablate:
         shards = {}
         for side, branch in branches.items():
             branch.columns[KEPT_BY], branch.clusters = sides, either.clusters
-            shards[side] = shard.lay(branch, f"{name}.{side}", tokenizer, (), WriteSide)
+            shards[side] = shard.lay(branch, f"{name}.{side}", tokenizer, (KEPT_BY,), (), WriteSide)
         self._train(chain, name, sides, shards)
 
     def _train(self, chain: Chain, name: str, sides: str, shards: Mapping[str, str]) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from corpusmill.mixing.study import Synthetic
 from corpusmill.mixing.weights import in_ppb, wrong_name, wrong_share, wrong_sum
 from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.kinds import Synthetic
 from corpusmill.pipeline.registry import shown, suggestion
 from corpusmill.shards.layout import Manifest
 from corpusmill.shards.mixture import PPB

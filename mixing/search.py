@@ -22,8 +22,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from corpusmill.mixing.caps import KINDS, Caps
-from corpusmill.mixing.study import Proxy, Synthetic
+from corpusmill.mixing.study import Proxy
 from corpusmill.pipeline.errors import RecipeError
+from corpusmill.pipeline.kinds import Synthetic
 from corpusmill.pipeline.registry import suggestion
 
 PARTS = 16
@@ -39,12 +40,15 @@ SIZES = (2, 4)
 
 @dataclass(frozen=True)
 class ComponentOptions:
-    """What is known or asked of a component; by default natural text, read `max_epochs` times of the mix stage."""
+    """What is known or asked of a component; by default what the recipe's inputs say of it, read `max_epochs` times of the mix stage.
+
+    Kinds are better said there: here they are for runs whose inputs say nothing.
+    """
 
     max_epochs: float | None = None
-    synthetic: Synthetic = "none"
+    synthetic: Synthetic | None = None
     generation: int | None = None  # of synthetic text: 1 by default
-    protected: bool = False
+    protected: bool | None = None
     least: float = 0.0
     most: float = 1.0
 
@@ -69,7 +73,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Search:
-    """`targets`: all that is held out unless some are named. `runs`: different mixtures (default: 6 a component, 24 at least).
+    """`targets`: all natural text that is held out unless some are named. `runs`: different mixtures (default: 6 a component, 24 at least).
 
     With two `rounds` half of them, as far as baselines and ablations leave so many, are where a fit of the others hopes for most.
     `sample_tokens` of each component are counted for the screen, `eval_tokens` of each target are predicted.
@@ -117,7 +121,7 @@ class Search:
             self._check_parts(name)
         for component, options in self.components.items():
             where = f"{name}.search.components.{component}"
-            if options.synthetic not in KINDS:
+            if options.synthetic is not None and options.synthetic not in KINDS:
                 raise RecipeError(
                     f"{where}: synthetic is {options.synthetic!r}; {suggestion(options.synthetic, KINDS)}"
                 )

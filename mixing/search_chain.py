@@ -12,6 +12,7 @@ from corpusmill.mixing.search_runs import Screening, runs_of
 from corpusmill.mixing.search_study import Stats
 from corpusmill.mixing.study import Proxy
 from corpusmill.pipeline.chain import Chain
+from corpusmill.shards.about import About
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def append(chain: Chain, name: str, search: Search, aim: Aim) -> str:
 def append_stats(chain: Chain, name: str, search: Search, aim: Aim) -> tuple[str, str]:
     """The first two stages: what is weighed and measured, and what of it stands in what is weighed."""
     stats, leaks = f"{name}.stats", f"{name}.leaks"
+    about = next(stage.name for stage in reversed(chain.stages) if isinstance(stage.operation, About))
     study = Stats(
         aim.shards,
         search.components,
@@ -92,7 +94,9 @@ def append_stats(chain: Chain, name: str, search: Search, aim: Aim) -> tuple[str
         aim.budget_tokens,
         aim.epochs,
         search.eval_tokens,
+        about,
+        chain.seed,
     )
-    chain.set(stats, study, reads=(aim.shards,))
+    chain.set(stats, study, reads=(aim.shards, about))
     chain.set(leaks, Leaks(stats, aim.shards, search.eval_tokens), reads=(stats, aim.shards))
     return stats, leaks

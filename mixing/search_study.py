@@ -13,6 +13,7 @@ from corpusmill.mixing.constraints import Bounds
 from corpusmill.mixing.design import baseline_weights
 from corpusmill.mixing.held import target_hashes
 from corpusmill.mixing.search import ComponentOptions, TargetOptions
+from corpusmill.mixing.search_told import SAMPLE_TOKENS, Told, beside, compared, told_of
 from corpusmill.mixing.study import Component, Target, decode_study, encode_study
 from corpusmill.mixing.weights import manual
 from corpusmill.pipeline.engine.place import Place, readable
@@ -25,6 +26,8 @@ from corpusmill.shards.layout import Manifest, read_manifest
 
 STUDY_FILE = "study.json"
 PLACES_FILE = "places.json"
+TOLD_FILE = "told.json"
+"""Distances of synthetic components from natural text, and cluster sizes."""
 
 BYTES_SAMPLE = 1_000_000
 """Tokens of a component of which the size as text is measured; that of all is in proportion."""
@@ -83,7 +86,10 @@ def exact(components: Sequence[Component], weights: Mapping[str, float] | None) 
 
 @dataclass(frozen=True)
 class Stats(SetOperation):
-    """A unit a component or target: tokens by its manifest, bytes by decoding; sealed as the study."""
+    """A unit a component or target: tokens by its manifest, bytes by decoding; sealed as the study.
+
+    One more for each synthetic component: its distance from natural text.
+    """
 
     shards: str
     components: dict[str, ComponentOptions]
@@ -92,8 +98,11 @@ class Stats(SetOperation):
     budget_tokens: int | None
     epochs: float | None
     eval_tokens: int
+    about: str
+    seed: int
 
-    libraries: ClassVar[tuple[str, ...]] = ("tokenizers",)
+    version: ClassVar[int] = 2
+    libraries: ClassVar[tuple[str, ...]] = ("tokenizers", "scikit-learn")
 
     def models(self) -> dict[str, str]:
         """Targets of other runs are inputs of this one: their manifests."""
@@ -114,14 +123,22 @@ class Stats(SetOperation):
             raise RecipeError(
                 f"mix.search: {', '.join(known)} is the only component; components.by of the shard stage can split it"
             )
+        told = told_of(inputs, self.about, self.components)
         slugs = {manifest.name: manifest.slug for manifest in training}
-        held, paths = self._targets({each.name: each.slug for each in found if _held(each)})
+        held, paths = self._targets({each.name: each.slug for each in found if _held(each)}, told)
         units: list[Unit] = []
         for name, folder in {**slugs, **held, **paths}.items():
             most = BYTES_SAMPLE if name in slugs else self.eval_tokens
             where = "path" if name in paths else "slug"
             fields = {"name": name, where: folder, "most": most, "target": name not in slugs}
             units.append(Unit(len(units), 4 * most, fields))
+        tokens = {manifest.name: manifest.tokens for manifest in training}
+        for name in known:
+            others = beside(name, told)
+            if told[name].synthetic != "none" and others:
+                against = {other: [slugs[other], tokens[other]] for other in others}
+                fields = {"name": name, "slug": slugs[name], "against": against}
+                units.append(Unit(len(units), 8 * SAMPLE_TOKENS, fields))
         return units
 
     def _manifests(self, inputs: Inputs) -> list[Manifest]:
@@ -130,8 +147,10 @@ class Stats(SetOperation):
         root = inputs.root / inputs.folder(self.shards)
         return sorted((read_manifest(root / slug) for slug in slugs), key=lambda manifest: manifest.name)
 
-    def _targets(self, there: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Folders of held-out targets and paths of others: those that are named, or all that is held out."""
+    def _targets(
+        self, there: Mapping[str, str], told: Mapping[str, Told]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Folders of held-out targets and paths of others: those that are named, or all natural text that is held out, if any is."""
         if not self.targets and not there:
             raise RecipeError(
                 "mix.search: there is nothing to measure mixtures on: set holdout of the shard stage (0.01), or name targets with a path"
@@ -141,13 +160,21 @@ class Stats(SetOperation):
                 near = suggestion(name, there) if there else "nothing is held out"
                 raise RecipeError(f"mix.search.targets: nothing that is held out is called {name!r}; {near}")
         paths = {name: options.path for name, options in self.targets.items() if options.path is not None}
-        held = {name: there[name] for name in self.targets if name not in paths} if self.targets else there
-        return dict(held), paths
+        if self.targets:
+            return {name: there[name] for name in self.targets if name not in paths}, paths
+        # What a model wrote is no measure of a model, unless the recipe says so.
+        synthetic = {f"{HOLDOUT}/{name}" for name, each in told.items() if each.synthetic != "none"}
+        return {name: there[name] for name in there if name not in synthetic} or dict(there), paths
 
     def run(self, unit: Unit, io: TaskIO) -> Result:
         from corpusmill.mixing.texts import first_documents, open_component, sizes_of
 
         fields = unit.fields
+        if "against" in fields:
+            folder = io.folder(self.shards)
+            others = {name: (folder / slug, tokens) for name, (slug, tokens) in fields["against"].items()}
+            distance = compared(folder / fields["slug"], others, self.seed)
+            return io.result(extra={"distance_of": fields["name"], "against": sorted(others), **distance})
         place = readable(fields["path"]) if "path" in fields else io.folder(self.shards) / fields["slug"]
         reader = open_component(place)
         documents = first_documents(reader, fields["most"])
@@ -164,10 +191,11 @@ class Stats(SetOperation):
         return io.result(rows=len(documents.tokens), extra={**fields, **measured})
 
     def seal(self, results: Mapping[int, Result], inputs: Inputs) -> dict[str, bytes]:
-        facts = {result.extra["name"]: result.extra for result in results.values()}
+        facts = {each.extra["name"]: each.extra for each in results.values() if "name" in each.extra}
+        told = told_of(inputs, self.about, self.components)
         training = [manifest.name for manifest in self._manifests(inputs) if not _held(manifest)]
         self._check_tokenizers(facts, training[0])
-        components = [self._component(facts[name]) for name in training]
+        components = [self._component(facts[name], told[name]) for name in training]
         names = [name for name in facts if name not in training]
         targets = [self._target(facts[name]) for name in names]
         length = facts[training[0]]["sequence_length"]
@@ -179,7 +207,17 @@ class Stats(SetOperation):
             "budget_tokens": budget,
             "sequence_length": length,
         }
-        return {STUDY_FILE: encode_study(components, targets), PLACES_FILE: canonical(places)}
+        distances = {
+            each.extra["distance_of"]: {key: each.extra[key] for key in each.extra if key != "distance_of"}
+            for each in results.values()
+            if "distance_of" in each.extra
+        }
+        clusters = {name: told[name].clusters for name in training}
+        return {
+            STUDY_FILE: encode_study(components, targets),
+            PLACES_FILE: canonical(places),
+            TOLD_FILE: canonical({"distances": distances, "clusters": clusters}),
+        }
 
     def _check_tokenizers(self, facts: Mapping[str, dict[str, Any]], first: str) -> None:
         for name, each in facts.items():
@@ -189,9 +227,8 @@ class Stats(SetOperation):
                     f" ({facts[first]['tokenizer'][:12]}): shard it with the same"
                 )
 
-    def _component(self, facts: Mapping[str, Any]) -> Component:
+    def _component(self, facts: Mapping[str, Any], told: Told) -> Component:
         options = self.components.get(facts["name"], ComponentOptions())
-        generation = options.generation
         return Component(
             name=facts["name"],
             hash=facts["hash"],
@@ -199,9 +236,9 @@ class Stats(SetOperation):
             bytes=_in_proportion(facts),
             rows=facts["rows"],
             max_epochs=float(self.max_epochs if options.max_epochs is None else options.max_epochs),
-            synthetic=options.synthetic,
-            generation=int(options.synthetic != "none") if generation is None else generation,
-            protected=options.protected,
+            synthetic=told.synthetic,
+            generation=told.generation,
+            protected=told.protected,
             least=options.least,
             most=options.most,
         )

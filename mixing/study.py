@@ -23,12 +23,11 @@ import numpy.typing as npt
 from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.store import hash_bytes
 from corpusmill.pipeline.errors import InputError, RecipeError
+from corpusmill.pipeline.kinds import Synthetic
 from corpusmill.pipeline.registry import build
 from corpusmill.shards.mixture import PPB
 
 Floats = npt.NDArray[np.float64]
-
-Synthetic = Literal["none", "rephrased", "generated"]
 
 ProxyKind = Literal["screen", "decoder", "command"]
 

@@ -14,6 +14,7 @@ from corpusmill.pipeline.engine.stage import Edit, Measure, SetOperation, Stage
 from corpusmill.pipeline.engine.task import load_class
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.judge import Judge
+from corpusmill.pipeline.kinds import Kind, kinds_of
 from corpusmill.pipeline.ledger import Ledger
 from corpusmill.pipeline.recipe import Recipe, StageSpec
 from corpusmill.pipeline.registry import STAGES, build, suggestion
@@ -27,6 +28,7 @@ class Chain:
     """Appends stages in recipe order."""
 
     seed: int = 17
+    kinds: Mapping[str, Kind] = field(default_factory=dict)  # of sources whose text is not just natural
     stages: list[Stage] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)  # measure -> stage that holds it
     text: tuple[str, ...] = ()  # edits, latest first
@@ -134,7 +136,7 @@ class Chain:
 
 def compile_recipe(recipe: Recipe, sample: float | None = None, limit: int | None = None) -> list[Stage]:
     """All stages of a recipe in running order, with the ledgers between them."""
-    chain = Chain(seed=recipe.seed)
+    chain = Chain(recipe.seed, kinds_of(recipe.inputs))
     first = recipe.stages[0]
     chain.set("documents", first.config.operation(recipe.seed, sample, limit))
     chain.verdict(stage=first.name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from corpusmill.pipeline.kinds import Kind, Synthetic
 from corpusmill.pipeline.remote import WEB, Access
 
 COMMON_CRAWL = "https://data.commoncrawl.org/"
@@ -25,6 +26,9 @@ class Input:
     `take: 10` are among those of `take: 100`. `sample`: only this share of its documents, by the keyed hash of their ids (`--sample` is one
     for all inputs; the smaller holds).
     `endpoint`, `region`, `anonymous`: how to reach the store of this input, where it is not the one of the environment.
+    `synthetic`: text of a model, `rephrased` from natural text or `generated`; `generation`: 1 (as by default) where the model had read natural text, one
+    more for each model between; `protected`: mixtures leave it a floor. These belong to the source: all its inputs say the same, a component never
+    mixes kinds, and `--input SOURCE=PATH` keeps what the recipe says of that source.
     """
 
     path: str | None = None
@@ -38,6 +42,9 @@ class Input:
     endpoint: str | None = None
     region: str | None = None
     anonymous: bool = False
+    synthetic: Synthetic = "none"
+    generation: int | None = None
+    protected: bool = False
 
     def __post_init__(self) -> None:
         given = [name for name in ("path", "paths_file", "crawl") if getattr(self, name) is not None]
@@ -57,10 +64,19 @@ class Input:
             raise ValueError(f"sample must be above 0 and at most 1, not {self.sample}")
         if self.endpoint is not None and not _is_endpoint(self.endpoint):
             raise ValueError("endpoint: http[s]://HOST[:PORT] is needed, without name, password or path")
+        if self.generation is not None and self.synthetic == "none":
+            raise ValueError("generation goes with synthetic: rephrased or generated; natural text has none")
+        if self.generation is not None and self.generation < 1:
+            raise ValueError(f"generation must be at least 1, not {self.generation}")
 
     @property
     def access(self) -> Access:
         return Access(self.endpoint, self.region, self.anonymous)
+
+    @property
+    def kind_of_text(self) -> Kind:
+        generation = int(self.synthetic != "none") if self.generation is None else self.generation
+        return Kind(self.synthetic, generation, self.protected)
 
     def canonical(self) -> dict[str, Any]:
         """What is stored of it: `source`, and all else that is not as by default."""

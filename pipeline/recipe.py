@@ -15,13 +15,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.input import Input
+from corpusmill.pipeline.kinds import kinds_of
 from corpusmill.pipeline.registry import RULES, STAGES, build, lookup, name_of, suggestion
 
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -54,12 +55,14 @@ class Recipe:
     max_error_rate: float = 0.01
 
     def with_inputs(self, paths: Sequence[str]) -> Recipe:
-        """The recipe on other inputs; each is a path or `source=path`."""
+        """The recipe on other inputs; each is a path or `source=path`. What it says of a source's text holds for the new ones."""
         inputs = []
+        kinds = kinds_of(self.inputs)
         for path in paths:
             source, eq, rest = path.partition("=")
             named = bool(eq) and re.fullmatch(r"[A-Za-z0-9._-]+", source) is not None
-            inputs.append(Input(rest, source) if named else Input(path))
+            item = Input(rest, source) if named else Input(path)
+            inputs.append(replace(item, **asdict(kinds[item.source])) if item.source in kinds else item)
         return replace(self, inputs=tuple(inputs))
 
     def only(self, key: str) -> Recipe:

@@ -30,9 +30,14 @@ HOLDOUT = "holdout"
 SMALL_BLOCKS = 8
 """Below this many blocks a component of a split source is merged: a window of the stream holds more."""
 
+REST = "rest"
+
 SLUG_LENGTH = 60
 
 MOST_BANDS = 100
+
+SYNTHETIC = "synthetic"
+"""The column of a document's kind (pipeline/kinds.py), in one word."""
 
 _HASHED = re.compile(r"-[0-9a-f]{8}$")
 
@@ -74,7 +79,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Components:
-    """`by`: document columns, measures, or bands of a measure; documents that agree in all of them form one component."""
+    """`by`: document columns, measures, bands of a measure, or `synthetic`; documents that agree in all of them form one component.
+
+    Where some input is synthetic or protected and `source` is not listed, `synthetic` is added: kinds of text never share a component.
+    """
 
     by: tuple[str | Band, ...] = ("source",)
 
@@ -99,19 +107,24 @@ def component_names(keys: Collection[Key]) -> dict[Key, str]:
 
 
 def merge_small(tokens: Mapping[Key, int], by: tuple[str, ...], least_tokens: int) -> dict[Key, Key]:
-    """Key -> key of the component it goes to: small ones of a source that `by` splits meet in (source, "rest").
+    """Key -> key of the component it goes to: small ones of a source (and kind) that `by` splits meet in (source, "rest").
 
     A source alone (`by: [source]`) is never renamed, nor is a small component that has no other to meet.
     """
     if tuple(by) == ("source",):
         return {key: key for key in tokens}
-    place = by.index("source") if "source" in by else None
     small: dict[Key, list[Key]] = {}
     for key in sorted(tokens):
         if 0 < tokens[key] < least_tokens:
-            small.setdefault(() if place is None else (key[place],), []).append(key)
-    rest = {key: (*source, "rest") for source, keys in small.items() if len(keys) > 1 for key in keys}
+            small.setdefault(rest_of(key, by), []).append(key)
+    rest = {key: to for to, keys in small.items() if len(keys) > 1 for key in keys}
     return {key: rest.get(key, key) for key in tokens}
+
+
+def rest_of(key: Key, by: tuple[str, ...]) -> Key:
+    """Where a component goes that is too small: what is left of it when only source and kind of its text tell it."""
+    told = dict(zip(by, key, strict=True))
+    return (*(told[name] for name in ("source", SYNTHETIC) if name in told), REST)
 
 
 def slugs(names: Collection[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
     plan.json                              which components, in which proportions, in which order (shards/plan.py)
     holdout.json                           what was held out, component after component, each row once
+    components.json                        what is known of each component beside its tokens (shards/about.py)
     <fp>/tokenizer.json
     <fp>/kept_out.parquet                  what the audit of tokens kept out, if anything (shards/kept_out.py)
     <fp>/<slug>/manifest.json              one component (<fp>/holdout/<slug>/ when held out): counts, files and their hashes

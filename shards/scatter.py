@@ -177,7 +177,7 @@ class Scatter(SetOperation):
                 found.refused.append(refused(rows, origin_of(rows), audited, reasons, lengths))
             ids, lengths = framed(ids, lengths, unit.fields["before"], unit.fields["after"])
             found.tables.append(self._records(rows, audited, ids, lengths).filter(pa.array(stays)))
-            named = self._keys(rows, clusters)
+            named = keys_of(rows, clusters, self.by, self.seed, self.holdout)
             found.keys.extend(key for key, stay in zip(named, stays.tolist(), strict=True) if stay)
         return found
 
@@ -194,18 +194,6 @@ class Scatter(SetOperation):
         for why in switched_off(place_of(inputs.root) / "metrics"):
             log.warning("%s: tokenized by the reference, which takes longer: %s", self.tokenizer, why)
         return {}
-
-    def _keys(self, rows: pa.Table, clusters: pa.ChunkedArray | None) -> list[Key]:
-        """The component of each row; what is held out has HELD behind it."""
-        keys = component_keys(rows, self.by)
-        if not self.holdout:
-            return keys
-        names = rows["id"].to_pylist()
-        groups = [None] * len(names) if clusters is None else clusters.to_pylist()
-        return [
-            (*key, HELD) if held_out(name, group, self.seed, self.holdout) else key
-            for key, name, group in zip(keys, names, groups, strict=True)
-        ]
 
     def _records(
         self, rows: pa.Table, audited: pa.Table, ids: npt.NDArray[Any], lengths: npt.NDArray[np.int64]
@@ -260,6 +248,21 @@ def component_keys(rows: pa.Table, by: Sequence[str]) -> list[Key]:
             )
     columns = [pc.fill_null(rows[name].cast(pa.string()), "none").to_pylist() for name in by]
     return list(zip(*columns, strict=True))
+
+
+def keys_of(
+    rows: pa.Table, clusters: pa.ChunkedArray | None, by: Sequence[str], seed: int, holdout: float
+) -> list[Key]:
+    """The component of each row; what is held out has HELD behind it."""
+    keys = component_keys(rows, by)
+    if not holdout:
+        return keys
+    names = rows["id"].to_pylist()
+    groups = [None] * len(names) if clusters is None else clusters.to_pylist()
+    return [
+        (*key, HELD) if held_out(name, group, seed, holdout) else key
+        for key, name, group in zip(keys, names, groups, strict=True)
+    ]
 
 
 def _buckets(table: pa.Table, keys: list[Key], components: list[Key], ranges: int) -> npt.NDArray[np.int64]:

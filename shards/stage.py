@@ -1,10 +1,12 @@
 """The recipe's `shard` stage: kept text in, shards out.
 
 shard.tokenizer   a given tokenizer.json, checked, or one trained on kept text      shards/vocabulary.py
+shard.kinds       a column of the kind of each text, where `components.by` asks for it or does not list sources  shards/kinds.py
 shard.edges, shard.bands  columns for `components.by`, where it asks for bands  shards/bands.py
 shard.scatter     token ids by component and key range; goes when shard.write stands  shards/scatter.py
 shard.scatter.merged  files of it joined where a corpus is so large that slices would be small  shards/merge.py
 shard.write       one shard a unit, sorted by key, packed; manifests                  shards/write.py
+shard.components  what is known of each component beside its tokens                   shards/about.py
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from corpusmill.pipeline.engine import merge
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.pipeline.text.tokenizer import BEGIN_OF_TEXT, END_OF_TEXT, SMALLEST_VOCAB
+from corpusmill.shards.about import About
 from corpusmill.shards.audit import AUDIT, Audit
 from corpusmill.shards.bands import BandEdges, Bands
-from corpusmill.shards.components import Components
+from corpusmill.shards.components import SYNTHETIC, Components
+from corpusmill.shards.kinds import Kinds
 from corpusmill.shards.layout import DOCS, MOST_BLOCK_BYTES, MOST_SEQUENCE, Boundary, Packing
 from corpusmill.shards.merge import MergeTokens
 from corpusmill.shards.scatter import Scatter
@@ -96,17 +100,30 @@ class Shard:
         measures = _scores(chain.columns) if self.measures is None else self.measures
         _known(f"{name}.measures", measures, chain.columns)
         self._bands(chain, name)
-        by = self.components.columns
+        by = self._by(chain, name)
         _known(f"{name}.components.by", by, [*chain.columns, "source", "date", "modality"])
         tokenizer = f"{name}.tokenizer"
         chain.set(tokenizer, self.tokenizer.operation(chain.seed, name, self.boundary), kept=True)
-        self.lay(chain, name, tokenizer, measures, Write)
+        written = self.lay(chain, name, tokenizer, by, measures, Write)
+        chain.set(
+            f"{name}.components",
+            About(written, by, chain.seed, self.holdout, chain.clusters, dict(chain.kinds)),
+            reads=(written, *([chain.clusters] if chain.clusters else [])),
+            kept=True,
+            measures=[column for column in by if column in chain.columns],
+        )
 
     def lay(
-        self, chain: Chain, name: str, tokenizer: str, measures: tuple[str, ...], write: type[Write]
+        self,
+        chain: Chain,
+        name: str,
+        tokenizer: str,
+        by: tuple[str, ...],
+        measures: tuple[str, ...],
+        write: type[Write],
     ) -> str:
         """Append what makes shards by the vocabulary of the stage `tokenizer`; the name of the stage that holds them."""
-        by, scatter = self.components.columns, f"{name}.scatter"
+        scatter = f"{name}.scatter"
         clusters = chain.clusters if self.holdout else None
         operation = Scatter(
             chain.seed,
@@ -143,6 +160,15 @@ class Shard:
         )
         chain.set(f"{name}.write", made, reads=(tokenizer, scatter, merged))
         return f"{name}.write"
+
+    def _by(self, chain: Chain, name: str) -> tuple[str, ...]:
+        """The columns that tell components. A source has one kind of text; where sources are together, kinds are kept apart."""
+        by = self.components.columns
+        if chain.kinds and "source" not in by and SYNTHETIC not in by:
+            by = (*by, SYNTHETIC)
+        if SYNTHETIC in by:
+            chain.set(f"{name}.kinds", Kinds(dict(chain.kinds)), writes=(SYNTHETIC,))
+        return by
 
     def _bands(self, chain: Chain, name: str) -> None:
         """The columns of the bands that `components.by` asks for; edges only where some are to be found."""

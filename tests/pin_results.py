@@ -107,7 +107,30 @@ HOSTS: dict[str, Any] = {
     "stages": [{"extract": {"with": "resiliparse"}}, {"topics": {"by": "host", "count": 1}}],
 }
 
-RECIPES = {"crawled": CRAWLED, "given": GIVEN, "hosts": HOSTS, "language": LANGUAGE, "told": TOLD}
+KINDS: dict[str, Any] = {
+    "partition_bytes": 24_000,
+    "stages": [
+        {"extract": {"with": "resiliparse"}},
+        {
+            "shard": {
+                "tokenizer": {"train": "bpe", "vocab": 400},
+                "sequence_length": 32,
+                "block_bytes": 1024,
+                "components": {"by": ["modality"]},
+            }
+        },
+    ],
+}
+"""Of inputs one of which is synthetic."""
+
+RECIPES = {
+    "crawled": CRAWLED,
+    "given": GIVEN,
+    "hosts": HOSTS,
+    "kinds": KINDS,
+    "language": LANGUAGE,
+    "told": TOLD,
+}
 """`language` needs a model that may not be here."""
 
 
@@ -135,6 +158,8 @@ def results_of(name: str, folder: Path) -> dict[str, Pin]:
     if name == "given":
         shard = {**value["stages"][1]["shard"], "tokenizer": {"file": str(_tokenizer(folder))}}
         value["stages"] = [value["stages"][0], {"shard": shard}]
+    if name == "kinds":
+        inputs[0] |= {"synthetic": "generated", "generation": 2, "protected": True}
     recipe = parse_recipe({"max_drop": 1, **value, "inputs": inputs})
     with LocalRunner(1) as runner:
         driver = _Keeping(Disk(folder / "out"), recipe, runner, SilentReporter())
@@ -243,7 +268,7 @@ def text(number: int, sentences: int = 9) -> str:
     )
 
 
-def write_inputs(folder: Path) -> list[dict[str, str]]:
+def write_inputs(folder: Path) -> list[dict[str, Any]]:
     """A dump of texts and a small crawl; the recipe's inputs."""
     texts = [text(number) for number in range(24)]
     texts += [

@@ -1,4 +1,4 @@
-"""Runs the stages of `shard` and `mix` over documents made in a test, without extract, workers or a recipe file."""
+"""Runs the stages of `shard`, `mix` and others over documents made in a test, without extract, workers or a recipe file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from corpusmill.pipeline.chain import Chain
+from corpusmill.pipeline.chain import Chain, up_to
 from corpusmill.pipeline.documents import DOCUMENTS, document_id
 from corpusmill.pipeline.engine.files import Files, Task
 from corpusmill.pipeline.engine.fingerprint import fingerprint, own_ingredients
-from corpusmill.pipeline.engine.layout import Inputs, folder_of
+from corpusmill.pipeline.engine.layout import Inputs, folder_of, units_of
 from corpusmill.pipeline.engine.manifest import Manifest, write_manifest
 from corpusmill.pipeline.engine.stage import SetOperation, Stage, Unit
 from corpusmill.pipeline.engine.store import put
 from corpusmill.pipeline.engine.task import run_task, task_from_json, task_of
+from corpusmill.pipeline.kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -77,17 +78,20 @@ class Run:
         *configs: Any,
         seed: int = 17,
         names: Sequence[str] = ("shard", "mix"),
+        kinds: Mapping[str, Kind] | None = None,
+        until: str | None = None,
     ) -> None:
         self.out, self.seed = out, seed
         self.folders = {"documents": "text/documents/0"}
         self.manifests: dict[str, Manifest] = {}
         self.inputs = Inputs((), 1 << 16, out, self.manifests, self.folders)
-        self.chain = Chain(seed=seed)
+        self.chain = Chain(seed, kinds or {})
         self.chain.set("documents", SetOperation())
+        self.chain.verdict(stage="extract")
         for config, name in zip(configs, names, strict=False):
             config.extend(self.chain, name)
         self._write_documents(partitions)
-        for stage in self.chain.stages[1:]:
+        for stage in up_to(self.chain.stages, until)[1:]:
             self._run(stage)
 
     def _write_documents(self, partitions: Sequence[Sequence[Document]]) -> None:
@@ -102,22 +106,22 @@ class Run:
 
     def _run(self, stage: Stage) -> None:
         operation = stage.operation
-        assert isinstance(operation, SetOperation)
         own = own_ingredients(stage, self.seed)
         print_of = fingerprint(own, {name: self.manifests[name].content for name in stage.reads})
         folder = self.folders[stage.name] = folder_of(stage, print_of)
         results = {}
-        for unit in operation.units(self.inputs):
+        for unit in units_of(stage, self.inputs):
             task = task_of(stage, self.out, self.folders, self.seed, [unit])
             task = task_from_json(json.dumps(asdict(task)))  # what a worker sees
             results.update({result.unit: result for result in run_task(task)})
-        sealed = operation.seal(results, self.inputs)
+        of_set = isinstance(operation, SetOperation)
+        sealed = operation.seal(results, self.inputs) if of_set else {}
         for name, data in sealed.items():
             put(self.out / folder / name, data)
         self.manifests[stage.name] = write_manifest(
             self.out / folder, stage.name, print_of, own, results, sealed
         )
-        for name, target in operation.publish().items():
+        for name, target in (operation.publish() if of_set else {}).items():
             put(self.out / target, (self.out / folder / name).read_bytes())
 
     def folder(self, stage: str) -> Path:

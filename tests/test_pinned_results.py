@@ -42,7 +42,7 @@ ELSEWHERE = {
 """Operations that make no layer of a run, or whose numbers no other machine has to give."""
 
 
-@pytest.mark.parametrize("name", ["crawled", "given", "hosts", "language", "told"])
+@pytest.mark.parametrize("name", ["crawled", "given", "hosts", "kinds", "language", "told"])
 def test_results_of_a_stage_change_with_its_version_only(
     name: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
