@@ -28,6 +28,7 @@ from corpusmill.jobs.mix_demo_show import sentence, show_counts, show_search, sp
 from corpusmill.jobs.mix_demo_targets import Held, held_out, importance
 from corpusmill.jobs.mix_demo_texts import write_texts
 from corpusmill.jobs.run import cores, default_reporter, run_recipe
+from corpusmill.jobs.search_page import write_report
 from corpusmill.jobs.search_tables import LINES
 from corpusmill.jobs.searches import READ, read_verdict
 from corpusmill.jobs.stream_counts import count_stream
@@ -48,15 +49,19 @@ LOOK = recipes.Sizes(SCREEN.format(4000), (SCREEN.format(8000), SCREEN.format(16
 TRAINED = recipes.Sizes(
     DECODER.format("64k", 80_000),
     (DECODER.format("64k", 160_000), DECODER.format("250k", 160_000)),
-    42,
+    40,
     5,
     8000,
 )
-"""A first look at many mixtures, and the search: 42 mixtures trained at the smallest size, the best against baselines at two larger ones."""
+"""A first look at many mixtures, and the search: about 40 trained at the smallest size, the best against baselines at two larger ones."""
+
+RUNS_EACH, RUNS_MORE = 3, 6
+"""Runs that a design needs: two a component for the ablation table and one for the fit, and the baselines."""
 
 WANTED = "wanted"
 WANTED_WEIGHT = 2.0
-JUNK = ("scrambled", "generated")
+GENERATED = ("generated",)
+JUNK = ("scrambled", *GENERATED)
 OVERLAP = 0.1  # of a target's tokens that may stand in a component: the search's own limit
 
 WINDOWS = (64, 1000, BORDER)
@@ -103,6 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CorpusmillError as error:
         print(f"mix-demo: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("mix-demo: stopped; the same command goes on from here", file=sys.stderr)
+        return 130
 
 
 def mix_demo(demo: Demo) -> int:
@@ -118,30 +126,32 @@ def mix_demo(demo: Demo) -> int:
         "library": str(crawl.dump),
         **{name: str(texts[name]) for name in JUNK},
     }
-    written = recipes.base("Without a search: components, in proportion to their size.", sources, demo.topics)
+    written = recipes.base("make mix-demo: change it and run it again", sources, GENERATED, demo.topics)
     run = _run(demo, "shards", written)
     title(console, "3  Targets: what is wanted, and held-out pages that stand nowhere else")
     targets = _targets(console, demo, run, texts[WANTED])
-    title(console, f"4  A first look: {demo.look.runs} mixtures by n-gram counts")
-    generated = [each.name for each in read_plan(_plan(run)).components if each.name.startswith("generated")]
-    until = "mix.propose" if demo.search else None
-    run = _run(demo, "look", written + recipes.search(demo.look, targets, generated), until)
-    lines(console, spent(run), "", *LINES["propose"](READ["propose"](run, "mix")))
+    title(console, "4  A first look: many mixtures by n-gram counts")
+    components = len(read_plan(_plan(run)).components)
+
+    def search(sizes: recipes.Sizes) -> str:
+        runs = max(sizes.runs, RUNS_EACH * components + RUNS_MORE)
+        return written + recipes.search(replace(sizes, runs=runs), targets)
+
+    run = _run(demo, "look", search(demo.look), until="mix.propose" if demo.search else None)
+    lines(console, *LINES["stats"](READ["stats"](run, "mix")), "", spent(run))
+    lines(console, *LINES["propose"](READ["propose"](run, "mix")))
     if demo.search:
         title(console, f"5  The search: decoders of {demo.search.proxy}")
-        run = _run(demo, "search", written + recipes.search(demo.search, targets, generated))
+        run = _run(demo, "search", search(demo.search))
     else:
-        title(
-            console,
-            "5  No decoders here: the look is all the evidence there is, and on its word nothing ships",
-        )
+        title(console, "5  No decoders here: counts are all the evidence, and on their word nothing ships")
         if find_spec("torch") is None:
-            lines(
-                console, "torch is not installed; with it the search goes on: pip install 'corpusmill[train]'"
-            )
+            lines(console, "With torch the search goes on: pip install 'corpusmill[train]'")
     show_search(console, run)
     title(console, "6  The verdict")
     lines(console, *LINES["verify"](read_verdict(run, "mix")), "", sentence(run))
+    _, (_, page) = write_report(run, "mix")
+    lines(console, f"The whole search on one page, with what speaks against it: {page}")
     title(console, "7  What the stream really reads")
     counted, count = count_stream(Path(str(run.out)), BATCH, (*WINDOWS, 1 << 62))
     broken = show_counts(console, counted, count)
@@ -234,7 +244,7 @@ def _show_next(console: Console, demo: Demo) -> None:
     next_steps(
         console,
         {
-            "the whole search as a page and as JSON": f"mix report {recipe} --out {run}",
+            "the whole search as JSON": f"mix report {recipe} --out {run} --json",
             "what leaving out and boosting each component did": f"mix fit {recipe} --out {run}",
             "the mixture file, and whether its limits hold": f"mix check {run}/mixture.yaml --out {run}",
             "change targets or limits in the recipe and go on from what still fits": f"mix verify {recipe} --out {run} --update",

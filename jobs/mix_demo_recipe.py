@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 TEXT = """\
@@ -38,8 +38,6 @@ SEARCH = """\
         sample_tokens: 200000
         targets:
 {targets}
-        components:
-{components}
 """
 
 WANTED = """\
@@ -63,16 +61,18 @@ class Sizes:
     eval_tokens: int
 
 
-def base(about: str, inputs: Mapping[str, str], topics: int) -> str:
-    """Up to shards; `inputs`: source -> path."""
-    lines = (f"  - {{path: {json.dumps(path)}, source: {source}}}" for source, path in inputs.items())
+def base(about: str, inputs: Mapping[str, str], generated: Collection[str], topics: int) -> str:
+    """Up to shards; `inputs`: source -> path; `generated`: sources that a model wrote."""
+    lines = (
+        f"  - {{path: {json.dumps(path)}, source: {source}{', synthetic: generated' if source in generated else ''}}}"
+        for source, path in inputs.items()
+    )
     return TEXT.format(about=about, inputs="\n".join(lines), topics=topics)
 
 
-def search(sizes: Sizes, targets: Mapping[str, Mapping[str, object]], generated: Sequence[str]) -> str:
-    """The mix stage; `generated`: components that a model wrote."""
+def search(sizes: Sizes, targets: Mapping[str, Mapping[str, object]]) -> str:
+    """The mix stage."""
     named = [f"          {json.dumps(name)}: {json.dumps(dict(aim))}" for name, aim in targets.items()]
-    tagged = [f"          {json.dumps(name)}: {{synthetic: generated}}" for name in generated]
     return SEARCH.format(
         proxy=sizes.proxy,
         sizes=", ".join(sizes.trials),
@@ -80,5 +80,4 @@ def search(sizes: Sizes, targets: Mapping[str, Mapping[str, object]], generated:
         runs=sizes.runs,
         eval_tokens=sizes.eval_tokens,
         targets="\n".join(named),
-        components="\n".join(tagged) if tagged else "          {}",
     )

@@ -25,6 +25,7 @@ from corpusmill.jobs.searches import (
     records_of_design,
 )
 from corpusmill.mixing.records import Record, decode_records, swarm_of
+from corpusmill.mixing.search_fit import plain
 from corpusmill.mixing.swarm import in_turn
 from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.metrics import read_lines
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from corpusmill.pipeline.run import Run
 
 SCHEMA = "corpusmill/mix-report/v1"
-
-DIGITS = 6
 
 CURVE = 25
 """Points of a curve of loss against a component's weight."""
@@ -71,9 +70,8 @@ def report_of(run: Run, name: str) -> Found:
         "leaks": _leaks(run, name),
         "cost": costs(run, name),
     }  # fmt: skip
-    rounded: Found = _rounded(report)
-    rounded["warnings"] = warnings_of(rounded)
-    return rounded
+    found: Found = plain(report)
+    return {**found, "warnings": warnings_of(found)}
 
 
 def _fits(run: Run, name: str, swarm: Swarm) -> Fits:
@@ -243,14 +241,3 @@ def costs(run: Run, name: str) -> list[Found]:
             }
         )
     return found
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers that are none are null; the others have as many digits as matter."""
-    if isinstance(value, Mapping):
-        return {str(key): _rounded(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(each) for each in value]
-    if isinstance(value, float | np.floating):
-        return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
-    return value

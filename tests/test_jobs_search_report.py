@@ -111,6 +111,7 @@ def test_tables_have_heads_and_charts_say_what_they_are(made: tuple[Path, dict[s
 def test_the_report_repeats_the_mixture_that_ships(made: tuple[Path, dict[str, Any], str]) -> None:
     out, report, _ = made
     mixture = yaml.safe_load((out / "mixture.yaml").read_text())
+    assert report["verdict"]["evidence"] == mixture["evidence"]
     (shipped,) = [each for each in report["mixtures"] if each["ships"]]
     assert shipped["weights_ppb"] == mixture["phases"][0]["weights_ppb"]
     for each in report["mixtures"]:
@@ -194,6 +195,27 @@ def test_a_report_of_nothing_but_baselines_has_a_page(made: tuple[Path, dict[str
     }
     bare = {"evidence": evidence, "weights_ppb": made[1]["verdict"]["weights_ppb"]}
     assert "nothing to compare" in page_of({**made[1], "verdict": bare, "ablation": []})
+
+
+def test_a_page_of_a_hundred_components_has_charts_of_those_that_weigh_most(
+    made: tuple[Path, dict[str, Any], str],
+) -> None:
+    report = made[1]
+    first = report["components"][0]
+    many = [{**first, "name": f"c{number}", "epochs": first["epochs"]} for number in range(100)]
+    weights = {f"c{number}": number for number in range(100)}
+    wide = {
+        **report,
+        "components": many,
+        "verdict": {**report["verdict"], "weights_ppb": weights},
+        "mixtures": [{**each, "weights_ppb": weights} for each in report["mixtures"]],
+        "runs": [{**run, "weights_ppb": list(range(100))} for run in report["runs"]],
+        "curves": {name: report["curves"][first["name"]] for name in weights},
+    }
+    page = page_of(wide)
+    assert "24 of 100 components" in page
+    charts = [a["aria-label"] for tag, a in Page(page).elements if tag == "svg" and a.get("role") == "img"]
+    assert "c99: total against weight, %" in charts and "c0: total against weight, %" not in charts
 
 
 def test_axes_hold_all_values_also_where_they_are_equal() -> None:

@@ -59,6 +59,8 @@ def test_the_verdict_of_counts_alone_ships_a_baseline_and_says_so(shown: tuple[P
     assert mixture["evidence"]["verdict"] in ("no_evidence", "order_flips")
     assert f"verdict: {mixture['evidence']['verdict']}" in text
     assert f"The stream reads by {mixture['evidence']['weights']}." in text
+    report = json.loads((out / "run/reports/mix.json").read_bytes())
+    assert report["verdict"]["evidence"] == mixture["evidence"]
 
 
 def test_junk_is_a_component_and_never_a_target(shown: tuple[Path, str]) -> None:
@@ -72,10 +74,8 @@ def test_junk_is_a_component_and_never_a_target(shown: tuple[Path, str]) -> None
     targets = spec.config.search.targets
     assert targets["wanted"].path and targets["wanted"].weight == 2
     assert not [name for name in targets if "scrambled" in name or "generated" in name]
-    tagged = {
-        name for name, options in spec.config.search.components.items() if options.synthetic == "generated"
-    }
-    assert tagged == {name for name in names if name.startswith("generated")}
+    tags = {part.source: part.synthetic for part in load_recipe(str(out / "look.yaml")).inputs}
+    assert tags == {"web": "none", "library": "none", "scrambled": "none", "generated": "generated"}
 
 
 @pytest.mark.slow
@@ -151,15 +151,16 @@ def test_shares_of_held_out_text_that_stands_elsewhere(shown: tuple[Path, str]) 
 def test_recipes_of_the_demo_load(tmp_path: Path) -> None:
     path = tmp_path / "search.yaml"
     sizes = Sizes("{kind: screen, learnt: 100}", ("{kind: screen, learnt: 200}",), 30, 3, 1000)
-    written = base("x", {"web": str(tmp_path / "*.warc.gz")}, 4) + search(
-        sizes, {"holdout/a: b": {"weight": 1.0}}, ["made: up"]
-    )
-    path.write_text(written)
-    (spec,) = [each for each in load_recipe(str(path)).stages if each.key == "mix"]
+    inputs = {"web": str(tmp_path / "a: *.warc.gz"), "stories": "b.jsonl.gz"}
+    path.write_text(base("x", inputs, ["stories"], 4) + search(sizes, {"holdout/a: b": {"weight": 1.0}}))
+    recipe = load_recipe(str(path))
+    assert [(each.path, each.source, each.synthetic) for each in recipe.inputs] == [
+        (inputs["web"], "web", "none"),
+        ("b.jsonl.gz", "stories", "generated"),
+    ]
+    (spec,) = [each for each in recipe.stages if each.key == "mix"]
     assert isinstance(spec.config, Mix) and spec.config.search is not None
     assert list(spec.config.search.targets) == ["holdout/a: b"]
-    assert spec.config.search.components["made: up"].synthetic == "generated"
-    assert json.loads(json.dumps(list(spec.config.search.components))) == ["made: up"]
 
 
 def test_what_is_left_is_said_in_seconds_or_minutes() -> None:
