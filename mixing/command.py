@@ -13,41 +13,33 @@ The program is started without a shell, in OUT, in a process group of its own. W
 
 It ends with 0 and has written {out}/losses.json, like {"web": 0.93} or {"web": {"bits_per_byte": 0.93, "loss": 2.1, "document_bits": [...],
 "document_bytes": [...]}}, or {out}/losses.csv with the columns target, bits_per_byte and, if it likes, loss. What it prints is kept in
-{out}/output.log; the end of it stands in the error when it fails.
+{out}/output.log; the end of it stands in the error when it fails (mixing/losses.py reads all of this).
 
 The group dies with the task: a watcher holds a pipe that closes when the task's process ends, however it ends.
 """
 
 from __future__ import annotations
 
-import csv
-import json
-import math
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from corpusmill.mixing.losses import OUTPUT, read_losses, tail
 from corpusmill.mixing.proxy import Training, View, matched_rows, plan_of
-from corpusmill.mixing.records import Record, bits_per_byte
+from corpusmill.mixing.records import Record
 from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.errors import RecipeError, RunError
-from corpusmill.pipeline.registry import suggestion
 from corpusmill.shards.layout import PLAN_FILE
 from corpusmill.shards.mixture import PPB
 
-MIXTURE, OUTPUT = "mixture.json", "output.log"
+MIXTURE = "mixture.json"
 PLACES = ("mixture", "plan", "seed", "out", "checkpoints")
-KEYS = ("bits_per_byte", "loss", "document_bits", "document_bytes")
-
-TAIL_BYTES = 2000
 
 # Waits at a pipe: for a word that all is over, or for its end, when the task died; then the program's group (argv[1]) has to die as well.
 WATCHER = """
@@ -183,7 +175,7 @@ def execute(words: list[str], out: Path, run: str) -> None:
             watcher.communicate(b".")
     if code:
         ended = f"signal {-code}" if code < 0 else f"code {code}"
-        raise RunError(f"run {run}: {shlex.join(words)} ended with {ended}; {_tail(out)}")
+        raise RunError(f"run {run}: {shlex.join(words)} ended with {ended}; {tail(out)}")
 
 
 def _end_group(leader: int) -> None:
@@ -191,76 +183,3 @@ def _end_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):  # all gone; of a group of zombies macOS says the latter
         return
-
-
-def _tail(out: Path) -> str:
-    said = (out / OUTPUT).read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
-    return f"it said at the end:\n{said}" if said else "it said nothing"
-
-
-def read_losses(out: Path, targets: Collection[str], run: str) -> dict[str, dict[str, Any]]:
-    """Fields of a record by target, from losses.json or losses.csv; RunError names what is missing or no loss."""
-    as_json, as_csv = out / "losses.json", out / "losses.csv"
-    path = as_json if as_json.is_file() else as_csv
-    if not path.is_file():
-        raise RunError(f"run {run}: the trainer wrote neither {as_json} nor {as_csv.name}; {_tail(out)}")
-    try:
-        found = json.loads(path.read_bytes()) if path == as_json else _table(path)
-    except (ValueError, csv.Error) as error:
-        raise RunError(f"run {run}: {path} cannot be read ({error})") from error
-    if not isinstance(found, dict):
-        raise RunError(f'run {run}: {path}: an object of targets is needed, like {{"web": 0.93}}')
-    if unknown := sorted(set(found) - set(targets)):
-        raise RunError(
-            f"run {run}: {path}: no target is called {unknown[0]!r}; {suggestion(str(unknown[0]), sorted(targets))}"
-        )
-    if missing := sorted(set(targets) - set(found)):
-        raise RunError(f"run {run}: {path} says nothing of target {missing[0]}")
-    return {target: _fields(value, f"run {run}: {path}: {target}") for target, value in found.items()}
-
-
-def _table(path: Path) -> dict[str, dict[str, float]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or "target" not in rows[0] or "bits_per_byte" not in rows[0]:
-        raise ValueError("columns target and bits_per_byte are needed")
-    if len({row["target"] for row in rows}) < len(rows):
-        raise ValueError("a target stands there twice")
-    return {
-        row["target"]: {name: float(row[name]) for name in ("bits_per_byte", "loss") if row.get(name)}
-        for row in rows
-    }
-
-
-def _fields(value: Any, where: str) -> dict[str, Any]:
-    given = value if isinstance(value, dict) else {"bits_per_byte": value}
-    if unknown := sorted(set(given) - set(KEYS)):
-        raise RunError(f"{where}: unknown key {unknown[0]!r}; {suggestion(unknown[0], KEYS)}")
-    fields: dict[str, Any] = {
-        name: _number(given[name], f"{where}: {name}") for name in KEYS[:2] if name in given
-    }
-    if ("document_bits" in given) != ("document_bytes" in given):
-        raise RunError(f"{where}: document_bits and document_bytes go together")
-    if "document_bits" in given:
-        try:
-            bits, sizes = (np.array(given[name], float) for name in KEYS[2:])
-        except (TypeError, ValueError) as error:
-            raise RunError(
-                f"{where}: document_bits and document_bytes are lists of numbers ({error})"
-            ) from error
-        if bits.shape != sizes.shape or bits.ndim != 1 or not (np.isfinite(bits).all() and (sizes > 0).all()):
-            raise RunError(
-                f"{where}: document_bits and document_bytes are lists of one length, of numbers, bytes above 0"
-            )
-        fields |= {"document_bits": bits, "document_bytes": sizes.astype(np.int64)}
-        fields |= {"eval_bytes": int(sizes.sum())}
-        fields.setdefault("bits_per_byte", bits_per_byte(bits, fields["document_bytes"]))
-    if not {"bits_per_byte", "loss"} & fields.keys():
-        raise RunError(f"{where}: neither bits_per_byte nor loss is there")
-    return fields
-
-
-def _number(value: Any, where: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise RunError(f"{where} is {value!r}; a finite number is needed")
-    return float(value)

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from proxy_runs import small_run, view_of
 
-from corpusmill.mixing.command import Command, read_losses
+from corpusmill.mixing.command import Command
+from corpusmill.mixing.losses import read_losses
 from corpusmill.mixing.proxy import Training, View
 from corpusmill.mixing.records import Record
 from corpusmill.pipeline.errors import RecipeError, RunError
@@ -189,3 +190,66 @@ def gone(pid: int, wait_s: float = 60) -> bool:
         if time.monotonic() >= until:
             return False
         time.sleep(0.05)
+
+
+DOCUMENTS = '{"a": {"document_bits": %s, "document_bytes": %s}}'
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ('{"a": 1' + "0" * 400 + "}", "bits_per_byte is 1000.*a finite number"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": 1, "a": 2}', "'a' stands there twice"),
+        ('{"a": -0.5}', "bits_per_byte is -0.5; it cannot be below 0"),
+        (DOCUMENTS % ("[8, 4]", "[1, Infinity]"), "lists of numbers from 0"),
+        (DOCUMENTS % ("[8, -4]", "[8, 8]"), "lists of numbers from 0"),
+        (DOCUMENTS % ("[true, 4]", "[8, 8]"), "lists of numbers from 0"),
+        (DOCUMENTS % ("[]", "[]"), "not empty"),
+        (DOCUMENTS % ("[8, 4]", "[8]"), "of one length"),
+        (DOCUMENTS % ("[8, 4]", "[8, 0.5]"), "whole numbers from 1"),
+        (DOCUMENTS % ("[8, 4]", "[8, 1e300]"), "whole numbers from 1"),
+        (
+            '{"a": {"bits_per_byte": 0.5, "document_bits": [8, 4], "document_bytes": [8, 8]}}',
+            "bits_per_byte is 0.5, its documents have 0.75 together",
+        ),
+    ],
+)
+def test_numbers_that_cannot_be_losses_are_refused_by_run_and_target(
+    tmp_path: Path, written: str, says: str
+) -> None:
+    (tmp_path / "losses.json").write_text(written)
+    with pytest.raises(RunError, match=rf"run run-1: .*losses\.json.*{says}"):
+        read_losses(tmp_path, ["a"], "run-1")
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("target,bits_per_byte,bits_per_byte\na,1,2\n", "a column stands there twice"),
+        ("target,bits_per_byte\na,1,5\n", "more cells than there are columns"),
+        ("target,bits_per_byte\na,1\na,2\n", "a target stands there twice"),
+        ("target,bits_per_byte\na\n", "neither bits_per_byte nor loss"),
+    ],
+)
+def test_tables_that_say_two_things_or_nothing_are_refused(tmp_path: Path, written: str, says: str) -> None:
+    (tmp_path / "losses.csv").write_text(written)
+    with pytest.raises(RunError, match=says):
+        read_losses(tmp_path, ["a"], "run-1")
+
+
+def test_what_programs_on_windows_write_is_read(tmp_path: Path) -> None:
+    (tmp_path / "losses.csv").write_bytes("\ufefftarget,bits_per_byte\r\na,1.25\r\n".encode())
+    assert read_losses(tmp_path, ["a"], "run-1") == {"a": {"bits_per_byte": 1.25}}
+
+
+def test_a_program_that_removes_its_folder_is_named_and_of_much_output_the_end_is_said(
+    tmp_path: Path, view: View
+) -> None:
+    gone = "import os, shutil\nshutil.rmtree(os.getcwd())\n"
+    with pytest.raises(RunError, match=r"(?s)run run-1: the trainer wrote neither .*what it said is gone"):
+        said(script(tmp_path, gone), view, tmp_path / "out")
+    loud = "import sys\nfor _ in range(50): print('x' * 100_000)\nprint('out of memory'); sys.exit(1)\n"
+    with pytest.raises(RunError, match=r"code 1; it said at the end:\nx+\nout of memory$") as error:
+        said(script(tmp_path, loud), view, tmp_path / "loud")
+    assert len(str(error.value)) < 3000
