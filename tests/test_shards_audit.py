@@ -82,6 +82,21 @@ def test_a_run_ends_with_its_document() -> None:
     assert (longest.tolist(), periodic.tolist()) == ([3, 0, 6, 1], [3, 0, 6, 0])
 
 
+def test_what_is_measured_does_not_hang_on_how_many_tokens_are_looked_at_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(3)
+    lengths = draw.integers(0, 40, 300)
+    ids = draw.integers(0, 3, lengths.sum()).astype(np.uint16)
+    flags = np.array([True, False, False]), np.array([False, True, False])
+    whole = audit(ids, lengths, lengths * 3, *flags)
+    assert whole.num_rows == 300
+    for tokens in (1, 7, 100):
+        monkeypatch.setattr("corpusmill.shards.audit.AT_ONCE", tokens)
+        assert audit(ids, lengths, lengths * 3, *flags).equals(whole)
+    assert audit(ids[:0], lengths[:0], lengths[:0], *flags).num_rows == 0
+
+
 def test_shares_are_counted_by_document() -> None:
     fragments, rare = np.array([False, True, False]), np.array([False, False, True])
     table = audit(
