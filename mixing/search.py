@@ -34,6 +34,8 @@ DESIGN_PARTS = 4
 
 LEAST_SEEDS = 2  # one seed is not an experiment
 
+MOST_EPOCHS = 10**6  # who wants a component read without end says so by a number that a mixture file can hold
+
 SIZES = (2, 4)
 """How much more than the proxies of the design those of the verdict learn, where the recipe does not say: two show order flips."""
 
@@ -52,6 +54,28 @@ class ComponentOptions:
     least: float = 0.0
     most: float = 1.0
 
+    def check(self, where: str) -> None:
+        if self.synthetic is not None and self.synthetic not in KINDS:
+            raise RecipeError(
+                f"{where}: synthetic is {self.synthetic!r}; {suggestion(self.synthetic, KINDS)}"
+            )
+        if self.generation is not None and self.generation < int(self.synthetic in KINDS[1:]):
+            raise RecipeError(
+                f"{where}: generation is {self.generation}; text that a model made is of 1 or later"
+            )
+        if self.synthetic == "none" and self.generation:
+            raise RecipeError(
+                f"{where}: generation is {self.generation}, but natural text has none; leave it out, or say how it was made (synthetic)"
+            )
+        if not 0 <= self.least <= self.most <= 1:
+            raise RecipeError(
+                f"{where}: least is {self.least:g} and most {self.most:g}; shares from 0 to 1 are needed, the least no more than the most"
+            )
+        if self.max_epochs is not None and not 0 < self.max_epochs <= MOST_EPOCHS:
+            raise RecipeError(
+                f"{where}: max_epochs is {self.max_epochs:g}; it has to be above 0 and up to {MOST_EPOCHS:,}"
+            )
+
 
 @dataclass(frozen=True)
 class TargetOptions:
@@ -61,6 +85,11 @@ class TargetOptions:
     weight: float = 1.0
     worsening: float | None = None
     protected: bool = False
+
+    def check(self, where: str) -> None:
+        for key in ("weight", "worsening"):
+            if (value := getattr(self, key)) is not None and not 0 <= value < float("inf"):
+                raise RecipeError(f"{where}: {key} is {value:g}; a number from 0 is needed")
 
 
 @dataclass(frozen=True)
@@ -99,9 +128,9 @@ class Search:
         from corpusmill.mixing.families import chosen_families
 
         chosen_families(self.families)
-        for key in ("repeats", "candidates", "sample_tokens", "eval_tokens"):
-            if getattr(self, key) < 1:
-                raise RecipeError(f"{name}.search: {key} is {getattr(self, key)}; at least 1 is needed")
+        for key in ("runs", "repeats", "candidates", "sample_tokens", "eval_tokens"):
+            if (value := getattr(self, key)) is not None and value < 1:
+                raise RecipeError(f"{name}.search: {key} is {value}; at least 1 is needed")
         if self.rounds not in (1, 2):
             raise RecipeError(f"{name}.search: rounds is {self.rounds}; a design has one round or two")
         if not 0 <= self.most_overlap <= 1:
@@ -119,23 +148,14 @@ class Search:
             raise RecipeError(f"{name}.search.verify: proxies {', '.join(names)} have to differ")
         if any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes())):
             self._check_parts(name)
+        # As "not inside", so that nan, which is neither above nor below anything, is refused as well.
+        for key, share in vars(self.caps).items():
+            if not 0 <= share <= 1:
+                raise RecipeError(f"{name}.search.caps: {key} is {share:g}; it is a share from 0 to 1")
         for component, options in self.components.items():
-            where = f"{name}.search.components.{component}"
-            if options.synthetic is not None and options.synthetic not in KINDS:
-                raise RecipeError(
-                    f"{where}: synthetic is {options.synthetic!r}; {suggestion(options.synthetic, KINDS)}"
-                )
-            if not 0 <= options.least <= options.most <= 1:
-                raise RecipeError(
-                    f"{where}: least is {options.least:g} and most {options.most:g}; shares from 0 to 1 are needed, the least no more than the most"
-                )
-            if options.max_epochs is not None and not options.max_epochs > 0:
-                raise RecipeError(f"{where}: max_epochs is {options.max_epochs:g}; it has to be above 0")
+            options.check(f"{name}.search.components.{component}")
         for target, aim in self.targets.items():
-            if not 0 <= aim.weight < float("inf"):
-                raise RecipeError(
-                    f"{name}.search.targets.{target}: weight is {aim.weight:g}; a number from 0 is needed"
-                )
+            aim.check(f"{name}.search.targets.{target}")
         if self.targets and not any(aim.weight for aim in self.targets.values()):
             raise RecipeError(f"{name}.search.targets: no target has a weight above 0")
 

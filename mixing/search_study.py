@@ -124,6 +124,9 @@ class Stats(SetOperation):
                 f"mix.search: {', '.join(known)} is the only component; components.by of the shard stage can split it"
             )
         told = told_of(inputs, self.about, self.components)
+        length = training[0].sequence_length
+        if self.budget_tokens is not None and self.budget_tokens < length:
+            raise RecipeError(f"mix: budget_tokens is {self.budget_tokens}, one sequence has {length}")
         slugs = {manifest.name: manifest.slug for manifest in training}
         held, paths = self._targets({each.name: each.slug for each in found if _held(each)}, told)
         units: list[Unit] = []
@@ -160,6 +163,10 @@ class Stats(SetOperation):
                 near = suggestion(name, there) if there else "nothing is held out"
                 raise RecipeError(f"mix.search.targets: nothing that is held out is called {name!r}; {near}")
         paths = {name: options.path for name, options in self.targets.items() if options.path is not None}
+        if both := sorted(set(paths) & set(told)):
+            raise RecipeError(
+                f"mix.search.targets: {both[0]} is the name of a component: call the target otherwise"
+            )
         if self.targets:
             return {name: there[name] for name in self.targets if name not in paths}, paths
         # What a model wrote is no measure of a model, unless the recipe says so.
@@ -200,7 +207,7 @@ class Stats(SetOperation):
         targets = [self._target(facts[name]) for name in names]
         length = facts[training[0]]["sequence_length"]
         rows = sum(each.rows for each in components)
-        budget = self.budget_tokens or int(rows * (self.epochs or 1)) * length
+        budget = self.budget_tokens or max(1, int(rows * (self.epochs or 1))) * length
         places = {
             "slugs": {name: each["slug"] for name, each in facts.items() if "slug" in each},
             "paths": {name: each["path"] for name, each in facts.items() if "path" in each},

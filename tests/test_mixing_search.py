@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import yaml
 from search_world import corpus, text
 from shard_runs import Document, Run
 
+from corpusmill.mixing.caps import Caps
 from corpusmill.mixing.records import decode_records
 from corpusmill.mixing.search import ComponentOptions, Search, TargetOptions, Verification
 from corpusmill.mixing.stage import Mix
@@ -182,12 +184,43 @@ def test_a_target_that_stands_in_a_component_is_refused_with_both_names(tmp_path
             "the least no more than the most",
         ),
         (Search(targets={"a": TargetOptions(weight=0.0)}), "no target has a weight above 0"),
+        (Search(targets={"a": TargetOptions(weight=math.nan)}), "targets.a: weight is nan"),
+        (Search(targets={"a": TargetOptions(worsening=math.nan)}), "targets.a: worsening is nan"),
+        (Search(targets={"a": TargetOptions(worsening=-0.1)}), "targets.a: worsening is -0.1"),
+        (Search(caps=Caps(generated=math.nan)), "caps: generated is nan; it is a share"),
+        (Search(caps=Caps(protected=1.5)), "caps: protected is 1.5"),
+        (Search(components={"web": ComponentOptions(max_epochs=math.inf)}), "max_epochs is inf"),
+        (Search(components={"web": ComponentOptions(least=math.nan)}), "least is nan"),
+        (Search(components={"web": ComponentOptions(generation=-1)}), "generation is -1"),
+        (Search(components={"web": ComponentOptions(synthetic="generated", generation=0)}), "of 1 or later"),
+        (
+            Search(components={"web": ComponentOptions(synthetic="none", generation=2)}),
+            "natural text has none",
+        ),
+        (Search(runs=0), "runs is 0; at least 1"),
         (Search(verify=Verification(proxies=(Proxy(), Proxy()))), "have to differ"),
     ],
 )
 def test_what_no_data_can_make_right_is_said_before_the_first_stage(search: Search, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         Mix(search=search).extend(_sharded(), "mix")
+
+
+def test_a_target_with_the_name_of_a_component_is_refused(tmp_path: Path) -> None:
+    """It would be measured in the component's place."""
+    Run(tmp_path / "other", corpus({"web": 20, "books": 20}), SHARD)
+    manifest = next((tmp_path / "other").rglob("holdout/web/manifest.json"))
+    named = Search(targets={"web": TargetOptions(path=str(manifest.parent))})
+    with pytest.raises(RecipeError, match="targets: web is the name of a component"):
+        Run(tmp_path / "a", corpus({"web": 20, "books": 20}), SHARD, Mix(search=named), until="mix.stats")
+
+
+def test_a_budget_that_is_no_sequence_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    data = corpus({"web": 20, "books": 20})
+    with pytest.raises(RecipeError, match="budget_tokens is 63, one sequence has 64"):
+        Run(tmp_path / "a", data, SHARD, Mix(budget_tokens=63, search=Search()), until="mix.stats")
+    least = Run(tmp_path / "b", data, SHARD, Mix(epochs=1e-9, search=Search()), until="mix.stats")
+    assert sealed(least, "mix.stats", "places.json")["budget_tokens"] == 64
 
 
 def test_a_search_takes_no_weights_beside_those_in_use() -> None:
