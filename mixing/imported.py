@@ -14,11 +14,13 @@ Weights may be rounded: a row within 0.01 of 1 is scaled to add up to 1 (RegMix'
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from corpusmill.mixing.records import Record
 from corpusmill.mixing.weights import in_ppb
@@ -32,6 +34,7 @@ WEIGHT = "weight:"
 LOSSES = ("bits_per_byte", "loss")
 LONG = ("run", "target", *LOSSES, "seed", "proxy", "eval_tokens", "eval_bytes")
 SUM_TOLERANCE = 0.01
+MOST_WHOLE = 1 << 53  # from there on floats skip whole numbers: two seeds would be one
 IMPORTED = "imported"  # the proxy of runs that name none
 
 
@@ -56,14 +59,27 @@ class _Row:
 
     def measured(self, column: str) -> float | None:
         """A loss; None in an empty cell."""
-        return self.number(column, "a loss") if self.cells[column].strip() else None
+        if not self.cells[column].strip():
+            return None
+        value = self.number(column, "a loss")
+        if column == "bits_per_byte" and value < 0:
+            raise self.error(column, f"a loss is {self.cells[column]}; bits per byte cannot be below 0")
+        return value
+
+    def named(self, column: str) -> str:
+        """A run or target: an empty one is a cell that was lost."""
+        if not self.cells[column].strip():
+            raise self.error(column, f"the {column} has no name")
+        return self.cells[column]
 
     def whole(self, column: str) -> int | None:
         if not self.cells.get(column, "").strip():
             return None
         value = self.number(column, column)
-        if value != int(value) or value < 0:
-            raise self.error(column, f"{column} is {self.cells[column]}; a whole number from 0 is needed")
+        if value != int(value) or not 0 <= value < MOST_WHOLE:
+            raise self.error(
+                column, f"{column} is {self.cells[column]}; a whole number from 0, below 2^53, is needed"
+            )
         return int(value)
 
 
@@ -80,7 +96,7 @@ def import_runs(
 
 def _long(path: Path, known: tuple[str, ...] | None) -> list[Record]:
     header, rows = _table(path)
-    columns = {name: name.removeprefix(WEIGHT) for name in header if name.startswith(WEIGHT)}
+    columns = {name: name.removeprefix(WEIGHT).strip() for name in header if name.startswith(WEIGHT)}
     for name in header:
         if name not in columns and name not in LONG:
             raise InputError(
@@ -98,7 +114,7 @@ def _long(path: Path, known: tuple[str, ...] | None) -> list[Record]:
     seen: set[tuple[str, str]] = set()
     records = []
     for row in rows:
-        run, target = row.cells["run"], row.cells["target"]
+        run, target = row.named("run"), row.named("target")
         if (run, target) in seen:
             raise row.error(
                 "target", f"run {run} has a second row for {target}; give repeats names of their own"
@@ -163,18 +179,20 @@ def _wide(path: Path, losses: Path, known: tuple[str, ...] | None, unit: str) ->
 def _table(path: Path) -> tuple[list[str], Iterator[_Row]]:
     """Header and rows; every row has a cell for each column."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error})") from error
-    reader = csv.reader(text.splitlines())
-    header = [name.strip() for name in next(reader, [])]
+    # Not by splitlines: it cuts at marks that may stand inside of names, and takes the line ends out of quoted cells.
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    cells_of = _read(reader, path)
+    header = [name.strip() for name in next(cells_of, [])]
     if len(header) < 2:
         raise InputError(f"{path}: no table with commas and a line of column names on top")
     if twice := next((name for name in header if header.count(name) > 1), None):
         raise InputError(f"{path}: there are two columns {twice!r}")
 
     def rows() -> Iterator[_Row]:
-        for cells in reader:
+        for cells in cells_of:
             if not any(cells):
                 continue
             if len(cells) != len(header):
@@ -186,10 +204,20 @@ def _table(path: Path) -> tuple[list[str], Iterator[_Row]]:
     return header, rows()
 
 
+def _read(reader: Any, path: Path) -> Iterator[list[str]]:
+    """Rows; what is no CSV is an error with its line."""
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, line {reader.line_num}: {error}; is a quotation mark open, or is this no CSV?"
+        ) from None
+
+
 def _by_key(rows: Iterator[_Row], key: str) -> dict[str, _Row]:
     found: dict[str, _Row] = {}
     for row in rows:
-        run = row.cells[key]
+        run = row.named(key)
         if run in found:
             raise row.error(key, f"run {run} stands in line {found[run].line} already")
         found[run] = row
@@ -205,6 +233,11 @@ def _stripped(columns: list[str], before: str, after: str) -> dict[str, str]:
 
 def _components(path: Path, found: Iterable[str], known: tuple[str, ...] | None) -> tuple[str, ...]:
     names = tuple(found)
+    if "" in names:
+        raise InputError(f"{path}: a column of weights names no component")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path}: two columns are weights of {twice!r}")
     for name in names if known is not None else ():
         if name not in (known or ()):
             raise InputError(f"{path}: no component is called {name!r}; {suggestion(name, known or ())}")

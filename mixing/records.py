@@ -166,7 +166,11 @@ def swarm_of(
         if np.isfinite(losses[place]):
             raise InputError(f"run {record.run} says two things of {record.target}; keep one record")
         value = record.bits_per_byte if per_byte else record.loss
-        losses[place] = np.nan if value is None else value
+        if value is None:
+            raise InputError(
+                f"run {record.run} has bits_per_byte of {record.target} and no loss, others have a loss alone: the two are never one fit"
+            )
+        losses[place] = value
     weights = np.array([_in_order(record, record.weights(), names) for record in runs.values()])
     asked = np.array([_in_order(record, np.array(record.requested_ppb), names) for record in runs.values()])
     groups = in_turn(np.unique(asked, axis=0, return_inverse=True)[1].reshape(-1))

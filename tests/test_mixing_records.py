@@ -145,6 +145,22 @@ x1,first,0,0.8,1.4
 """
 
 
+def test_names_keep_the_line_ends_and_marks_that_stand_inside_of_them(tmp_path: Path) -> None:
+    """Two runs whose names differ by a line end alone stay two."""
+    path = tmp_path / "runs.csv"
+    rows = '"a\r\nb",t,1,0.5,0.5\r\nab,t,2,0.5,0.5\r\nc\u2028d,t,3,0.5,0.5\r\n'
+    path.write_bytes(f"\ufeffrun,target,bits_per_byte,weight:web,weight:books\r\n{rows}".encode())
+    found = {record.run: record.bits_per_byte for record in import_runs(path)}
+    assert found == {"a\r\nb": 1.0, "ab": 2.0, "c\u2028d": 3.0}
+
+
+def test_runs_in_two_units_are_never_one_swarm(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("run,target,bits_per_byte,loss,weight:web,weight:books\na,t,1,,0.5,0.5\nb,t,,2,0.5,0.5\n")
+    with pytest.raises(InputError, match="run a has bits_per_byte of t and no loss"):
+        swarm_of(import_runs(path))
+
+
 def test_two_wide_files_are_joined_by_their_run(tmp_path: Path) -> None:
     ratios, metrics = tmp_path / "ratios.csv", tmp_path / "metrics.csv"
     ratios.write_text(RATIOS)
@@ -189,6 +205,18 @@ def test_prefixes_that_all_columns_share_by_habit_are_taken_off(tmp_path: Path) 
         ("weight:books", "weight:web", r"two columns 'weight:web'"),
         ("target,", "set,", r"column 'set' is not known"),
         (LONG, "", r"no table with commas"),
+        ("a,prose,1.5,0,", "a,prose,1.5,1e30,", r"line 2, column 'seed': seed is 1e30; a whole number"),
+        ("a,prose,1.5,0,", "a,prose,1.5,9007199254740993,", r"below 2\^53"),
+        ("a,prose,1.5,", "a,prose,-1.5,", r"line 2, column 'bits_per_byte': .*cannot be below 0"),
+        ("a,prose,", "a,,", r"line 2, column 'target': the target has no name"),
+        ("a,prose,", ",prose,", r"line 2, column 'run': the run has no name"),
+        ("a,prose,", '"a,prose,', r"line \d+: unexpected end of data; is a quotation mark open"),
+        ("a,prose,", f"{'a' * 140_000},prose,", r"line 2: field larger than field limit"),
+        ("weight:books", "weight: web", r"two columns are weights of 'web'"),
+        ("weight:books", "weight:", r"a column of weights names no component"),
+        ("0.25,0.75\na,code", "25,75\na,code", r"a weight is 25; shares from 0 to 1"),
+        ("0.25,0.75\na,code", "25%,75%\na,code", r"a weight is '25%'; a number is needed"),
+        ("0.25,0.75\na,code", "inf,0.75\na,code", r"a weight is inf"),
     ],
 )
 def test_a_mistake_in_the_long_form_is_named_with_its_place(
