@@ -10,7 +10,7 @@ from corpusmill.mixing.blend import FORMATS, blends
 from corpusmill.mixing.caps import Caps
 from corpusmill.mixing.mixture import Kind, decode_mixture
 from corpusmill.pipeline.engine.place import Where, place_of, readable
-from corpusmill.pipeline.errors import InputError
+from corpusmill.pipeline.errors import BudgetError, InputError, RecipeError
 from corpusmill.shards.data_sets import data_set_names
 from corpusmill.shards.exhaust import redistributed
 from corpusmill.shards.layout import Manifest, read_manifest
@@ -50,6 +50,8 @@ def open_mixture(file: Path, out: Where) -> Opened:
     plan = replace(there, components=components, phases=given.phases, samples=None, past=())
     check_plan(plan, str(file))
     length = plan.sequence_length
+    if given.budget_tokens is not None and given.budget_tokens < length:
+        raise RecipeError(f"{file}: budget_tokens is {given.budget_tokens}, one sequence has {length}")
     samples = there.samples if given.budget_tokens is None else given.budget_tokens // length
     if samples is None:
         samples = sum(each.rows for each in components)
@@ -74,7 +76,7 @@ def export_mixture(file: Path, out: Where, to: Where, data: str, format: str) ->
     kind = FORMATS[format]
     names = data_set_names({name: manifest.slug for name, manifest in opened.manifests.items()})
     places = {name: f"{data.rstrip('/')}/{each}" for name, each in names.items()}
-    found = blends(opened.plan, places, opened.samples)
+    found = blends(opened.plan, places, _readable(opened, file))
     written = [(kind.name.format(number), kind.encode(blend)) for number, blend in enumerate(found)]
     for name, content in written:
         (target / name).put(content)
@@ -90,11 +92,24 @@ def export_mixture(file: Path, out: Where, to: Where, data: str, format: str) ->
     return lines
 
 
+def _readable(opened: Opened, file: Path) -> int:
+    """Samples that a trainer may read; BudgetError where a component would be read more often than it may be: no other trainer would say so."""
+    most = capacity(opened.plan)
+    if most is None or opened.samples <= most:
+        return opened.samples
+    if opened.stops and most:
+        return most
+    raise BudgetError(
+        f"{file} asks for {opened.samples:,} samples, of which {most:,} keep every component within its max_epochs: "
+        "`corpusmill mix check` says which is over; lower the budget, raise max_epochs, or state exhaust: stop or redistribute"
+    )
+
+
 def _lines(opened: Opened, length: int) -> tuple[list[str], bool]:
     plan, samples = opened.plan, opened.samples
     rows, over = [], _kinds_over(opened)
     for component, count in zip(plan.components, plan.mixture().counts(samples), strict=True):
-        limit, epochs = component.max_epochs, count / component.rows
+        limit, epochs = component.max_epochs, count / component.epoch_rows
         row = {
             "component": component.name,
             **{
@@ -102,12 +117,12 @@ def _lines(opened: Opened, length: int) -> tuple[list[str], bool]:
                 for phase in plan.phases
             },
             "rows read": f"{count:,}",
-            "of": f"{component.rows:,}",
+            "of": f"{component.epoch_rows:,}",
             "epochs": f"{epochs:.2f}",
             "may be": "any" if limit is None else str(limit),
         }
         rows.append(row)
-        if limit is not None and count > limit * component.rows:
+        if limit is not None and count > limit * component.epoch_rows:
             over.append(f"{component.name} would be read {epochs:.2f} times, {limit} are allowed")
         elif limit is None and epochs > MANY_EPOCHS:
             over.append(

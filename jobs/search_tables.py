@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.jobs.searches import Found, read_verdict
-from corpusmill.jobs.tables import table_lines
+from corpusmill.jobs.tables import beside, table_lines
 from corpusmill.shards.mixture import PPB
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def _shown(components: Sequence[str], mixtures: Sequence[Mapping[str, Any]]) -> 
 
 
 def _weights(components: Sequence[str], ppb: Sequence[int], shown: Iterable[int]) -> dict[str, str]:
-    return {components[place]: _percent(ppb[place] / PPB) for place in shown}
+    own = ("run", "role", "seed")
+    return {beside(components[place], own): _percent(ppb[place] / PPB) for place in shown}
 
 
 def _percent(share: float) -> str:
@@ -123,7 +124,7 @@ def records_lines(found: Found) -> list[str]:
     runs: dict[str, dict[str, Any]] = {}
     for each in found["records"]:
         row = runs.setdefault(each["run"], {"run": each["run"], "seed": each["seed"]})
-        row[each["target"]] = f"{each['bits_per_byte']:.4f}"
+        row[beside(each["target"], ("run", "seed"))] = f"{each['bits_per_byte']:.4f}"
     return [*table_lines(runs.values(), False), "bits per byte, lower is better"]
 
 
@@ -168,7 +169,9 @@ def effect_lines(effects: Sequence[Mapping[str, Any]]) -> list[str]:
                 "weight": f"{_percent(each['before'])} -> {_percent(each['after'])}",
             },
         )
-        row[each["target"]] = _interval(each["change"], each["low"], each["high"])
+        row[beside(each["target"], ("component", "weight"))] = _interval(
+            each["change"], each["low"], each["high"]
+        )
     return [
         *table_lines(rows.values(), False),
         "change of bits per byte (+: worse) and its 95 % interval; one comparison in twenty lies outside by chance",

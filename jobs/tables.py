@@ -20,11 +20,16 @@ def table_lines(rows: Iterable[Mapping[str, Any]], as_json: bool) -> Iterator[st
     if not values:
         yield "no rows"
         return
-    cells = [[_cell(row[key]) for key in row] for row in values]
-    names = list(values[0])
-    widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(names)]
-    for line in [names, *cells]:
+    names = list(dict.fromkeys(key for row in values for key in row))
+    lines = [[_cell(name) for name in names], *([_cell(row.get(name)) for name in names] for row in values)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(names))]
+    for line in lines:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+
+
+def beside(name: str, own: Iterable[str]) -> str:
+    """A user's name as a column beside our `own`: one that is called alike must not take its place."""
+    return f"({name})" if name in own else name
 
 
 def _cell(value: Any) -> str:

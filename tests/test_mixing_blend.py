@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from corpusmill.pipeline.errors import RecipeError
 from corpusmill.shards.export import export_tokens
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Component, Phase, Plan
+from corpusmill.shards.plan_file import read_plan
 
 WEIGHTS = {"books": 299_999_999, "code": 1, "web": 700_000_000}
 
@@ -136,3 +138,30 @@ def test_without_data_only_olmix_can_be_told(exported: Path, capsys: pytest.Capt
     assert main(exporting(exported, "olmix")) == 0
     mix = yaml.safe_load((exported / "olmix/mix-1.yaml").read_text())["mix"]
     assert mix["books"]["weight"] == 0.9
+
+
+def test_no_trainer_is_told_to_read_a_component_oftener_than_it_may(
+    exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every second sample is of books, which would be read twice."""
+    components = read_plan(exported / "shards/plan.json").components
+    rows = next(each.rows for each in components if each.name == "books")
+    file = exported / "mine.yaml"
+    text = (
+        f"schema: corpusmill/mixture/v1\nbudget_tokens: {8 * 4 * rows}\ncomponents: {{books: {{max_epochs: 1}}}}\n"
+        "phases: [{weights: {web: 0.5, books: 0.5}}]\n"
+    )
+    file.write_text(text)
+    assert main(exporting(exported, "olmix")) == 1
+    said = capsys.readouterr().err
+    assert f"asks for {4 * rows:,} samples" in said and "mix check" in said
+    file.write_text(text + "exhaust: stop\n")
+    assert main(exporting(exported, "olmix")) == 0
+    found = re.search(r"samples 0 to (\d+) of 8", capsys.readouterr().out)
+    assert found is not None
+    last = int(found[1])
+    # Before the first of books that would be a repeat: samples of one component are every second one.
+    assert 2 * rows - 2 <= last <= 2 * rows
+    file.write_text(text.replace(str(8 * 4 * rows), "7"))
+    assert main(exporting(exported, "olmix")) == 2
+    assert "budget_tokens is 7, one sequence has 8" in capsys.readouterr().err
