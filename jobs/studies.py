@@ -19,7 +19,7 @@ from corpusmill.mixing.fit import Fits, fit_swarm
 from corpusmill.mixing.imported import import_runs
 from corpusmill.mixing.propose import propose
 from corpusmill.mixing.records import encode_records, read_records, swarm_of
-from corpusmill.mixing.search_fit import FIT_FILE, PROPOSAL_FILE, allowed, described, proposed
+from corpusmill.mixing.search_fit import FIT_FILE, PROPOSAL_FILE, described, proposed
 from corpusmill.mixing.search_study import STUDY_FILE
 from corpusmill.mixing.study import Component, Target, decode_study
 from corpusmill.mixing.swarm import Floats, Swarm
@@ -70,7 +70,7 @@ def propose_folder(folder: Path) -> dict[str, Any]:
         prior,
         [aim.weight for aim in aims],
         baselines,
-        [allowed(aim) for aim in aims],
+        [aim.allowed for aim in aims],
         CANDIDATES,
         SEED,
     )

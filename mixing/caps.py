@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from corpusmill.mixing.constraints import Bounds, ConstraintError, Group
-from corpusmill.pipeline.registry import suggestion
-
-KINDS = ("none", "rephrased", "generated")
+from corpusmill.mixing.constraints import Bounds, Group
+from corpusmill.mixing.study import Component
 
 LISTED = 6  # members that the name of a limit lists
 
@@ -32,35 +29,9 @@ class Caps:
     protected: float = 0.5  # floor of a protected component, as a part of its share by size
 
 
-class Limited(Protocol):
-    """What limits are made from (mixing/study.py: Component)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def max_epochs(self) -> float: ...
-    @property
-    def synthetic(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def protected(self) -> bool: ...
-    @property
-    def least(self) -> float: ...
-    @property
-    def most(self) -> float: ...
-
-
-def bounds_of(components: Sequence[Limited], budget_tokens: int | None, caps: Caps | None = None) -> Bounds:
+def bounds_of(components: Sequence[Component], budget_tokens: int | None, caps: Caps | None = None) -> Bounds:
     """Each component's own floor and ceiling, and the limits of the module's head. Without a budget epochs are not limited."""
     caps = caps or Caps()
-    for each in components:
-        if each.synthetic not in KINDS:
-            raise ConstraintError(
-                f"{each.name}: synthetic is {each.synthetic!r}; {suggestion(each.synthetic, KINDS)}"
-            )
     groups = [
         *(_epochs(components, budget_tokens) if budget_tokens else ()),
         *_protected(components, caps.protected),
@@ -74,7 +45,7 @@ def bounds_of(components: Sequence[Limited], budget_tokens: int | None, caps: Ca
     )
 
 
-def _epochs(components: Sequence[Limited], budget_tokens: int) -> list[Group]:
+def _epochs(components: Sequence[Component], budget_tokens: int) -> list[Group]:
     groups = []
     for each in components:
         share = each.max_epochs * each.tokens / budget_tokens
@@ -83,7 +54,7 @@ def _epochs(components: Sequence[Limited], budget_tokens: int) -> list[Group]:
     return groups
 
 
-def _protected(components: Sequence[Limited], part: float) -> list[Group]:
+def _protected(components: Sequence[Component], part: float) -> list[Group]:
     total = sum(each.tokens for each in components) or 1
     return [
         Group(f"{each.name}, protected", (each.name,), least=part * each.tokens / total)
@@ -92,7 +63,7 @@ def _protected(components: Sequence[Limited], part: float) -> list[Group]:
     ]
 
 
-def _kinds(components: Sequence[Limited], caps: Caps) -> list[Group]:
+def _kinds(components: Sequence[Component], caps: Caps) -> list[Group]:
     kinds = [
         (f"{kind} text", [each.name for each in components if each.synthetic == kind], most)
         for kind, most in (("rephrased", caps.rephrased), ("generated", caps.generated))

@@ -13,19 +13,18 @@
     mix.verify    the verdict                                                       search_fit.py
     mix           the mixture file and the plan, with the verdict's weights         stage.py
 
-search_chain.py puts them in this order. As stages they are resumed where they stopped and run on Ray as they run locally. Fits are floating-point arithmetic: the same
-on the same library versions and kind of CPU; weights are rounded to 10^-6 before they decide anything.
+search_chain.py puts them in this order. As stages they are resumed where they stopped and run on Ray as they run locally. Fits are
+floating-point arithmetic: the same on the same library versions and kind of CPU; weights are rounded to 10^-6 before they decide anything.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from corpusmill.mixing.caps import KINDS, Caps
+from corpusmill.mixing.caps import Caps
 from corpusmill.mixing.study import Proxy
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.kinds import Synthetic
-from corpusmill.pipeline.registry import suggestion
 
 PARTS = 16
 """Samples of each component's documents that the screen counts: a seed takes one. The first are for the design, the others for the verdict."""
@@ -36,7 +35,7 @@ LEAST_SEEDS = 2  # one seed is not an experiment
 
 MOST_EPOCHS = 10**6  # who wants a component read without end says so by a number that a mixture file can hold
 
-SIZES = (2, 4)
+VERDICT_TIMES = (2, 4)
 """How much more than the proxies of the design those of the verdict learn, where the recipe does not say: two show order flips."""
 
 
@@ -55,11 +54,7 @@ class ComponentOptions:
     most: float = 1.0
 
     def check(self, where: str) -> None:
-        if self.synthetic is not None and self.synthetic not in KINDS:
-            raise RecipeError(
-                f"{where}: synthetic is {self.synthetic!r}; {suggestion(self.synthetic, KINDS)}"
-            )
-        if self.generation is not None and self.generation < int(self.synthetic in KINDS[1:]):
+        if self.generation is not None and self.generation < int(self.synthetic not in (None, "none")):
             raise RecipeError(
                 f"{where}: generation is {self.generation}; text that a model made is of 1 or later"
             )
@@ -143,10 +138,10 @@ class Search:
             )
         for proxy in (self.proxy, *self.verify.proxies):
             proxy.check(f"{name}.search")
-        names = [proxy.title for proxy in self.sizes()]
+        names = [proxy.title for proxy in self.verdict_proxies()]
         if len(set(names)) < len(names):
             raise RecipeError(f"{name}.search.verify: proxies {', '.join(names)} have to differ")
-        if any(proxy.kind == "screen" for proxy in (self.proxy, *self.sizes())):
+        if any(proxy.kind == "screen" for proxy in (self.proxy, *self.verdict_proxies())):
             self._check_parts(name)
         # As "not inside", so that nan, which is neither above nor below anything, is refused as well.
         for key, share in vars(self.caps).items():
@@ -170,6 +165,6 @@ class Search:
                     f"{name}.search: {what} is {asked}; the screen has {most} samples of documents for it"
                 )
 
-    def sizes(self) -> tuple[Proxy, ...]:
-        """The verdict's proxies, from the smallest to the largest."""
-        return self.verify.proxies or tuple(self.proxy.times(factor) for factor in SIZES)
+    def verdict_proxies(self) -> tuple[Proxy, ...]:
+        """From the smallest to the largest."""
+        return self.verify.proxies or tuple(self.proxy.times(factor) for factor in VERDICT_TIMES)

@@ -18,7 +18,7 @@ from corpusmill.mixing.records import swarm_of
 from corpusmill.mixing.search_design import DESIGN_FILE
 from corpusmill.mixing.search_records import one_unit, read_all, read_runs
 from corpusmill.mixing.search_study import Study, read_study
-from corpusmill.mixing.study import Proxy, Target, decode_design
+from corpusmill.mixing.study import Proxy, decode_design
 from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.shards.mixture import PPB
@@ -160,7 +160,7 @@ class Propose(SetOperation):
             prior,
             [target.weight for target in study.targets],
             weights,
-            [allowed(target) for target in study.targets],
+            [target.allowed for target in study.targets],
             self.count,
             self.seed,
         )
@@ -183,11 +183,6 @@ def _different(baselines: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int,
         if ppb not in found.values():
             found[name] = ppb
     return found
-
-
-def allowed(target: Target) -> float | None:
-    """What a target may get worse by; None: anything."""
-    return 0.0 if target.worsening is None and target.protected else target.worsening
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,15 @@ class PacedMix:
         assert self.mix.search is not None  # `mix auto` has seen to it
         shards = shards_of(chain, name)[0]
         short = replace(self.mix.search, eval_tokens=min(PACE_TOKENS, self.mix.search.eval_tokens))
-        stats, leaks = append_stats(chain, name, short, self.mix.aim(shards))
-        operation = Paces(leaks, stats, shards, None, self.paced, short.eval_tokens)
+        stats, leaks = append_stats(chain, name, short, self.mix.purpose(shards))
+        operation = Paces(
+            design="",  # none: its mixture is the one by size
+            stats=stats,
+            shards=shards,
+            screen=None,
+            proxies=self.paced,
+            eval_tokens=short.eval_tokens,
+        )
         chain.set(f"{name}.pace", operation, reads=(stats, shards, leaks))
 
 

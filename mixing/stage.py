@@ -29,7 +29,7 @@ from corpusmill.shards.plan_file import decode_plan
 from corpusmill.shards.write import Write
 
 if TYPE_CHECKING:
-    from corpusmill.mixing.search_chain import Aim
+    from corpusmill.mixing.search_chain import Purpose
 
 MIXTURE_FILE = "mixture.yaml"
 
@@ -67,7 +67,7 @@ class Mix:
         if self.search is not None:
             from corpusmill.mixing.search_chain import append
 
-            verdict = append(chain, name, self.search, self.aim(shards))
+            verdict = append(chain, name, self.search, self.purpose(shards))
         operation = WriteMixture(
             shards=shards,
             weights=self.weights,
@@ -84,12 +84,12 @@ class Mix:
         )
         chain.set(name, operation, reads=(shards, *([verdict] if verdict else [])))
 
-    def aim(self, shards: str) -> Aim:
+    def purpose(self, shards: str) -> Purpose:
         """What a search is told of this stage."""
-        from corpusmill.mixing.search_chain import Aim
+        from corpusmill.mixing.search_chain import Purpose
 
         current = self.weights if isinstance(self.weights, dict) else None
-        return Aim(shards, self.budget_tokens, self.epochs, self.max_epochs, current)
+        return Purpose(shards, self.budget_tokens, self.epochs, self.max_epochs, current)
 
     def _check(self, name: str) -> None:
         if self.file and self.weights != "proportional":

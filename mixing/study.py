@@ -69,6 +69,11 @@ class Target:
     bytes: int = 0
     tokens: int = 0
 
+    @property
+    def allowed(self) -> float | None:
+        """How much worse it may get, in bits per byte; None: anything."""
+        return 0.0 if self.worsening is None and self.protected else self.worsening
+
 
 @dataclass(frozen=True)
 class Proxy:

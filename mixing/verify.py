@@ -13,32 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from corpusmill.mixing.gains import LEVEL, Gain, Trials, gain, holm
+from corpusmill.mixing.study import Floats, Target
 from corpusmill.pipeline.errors import InputError
-
-Floats = npt.NDArray[np.float64]
 
 Word = Literal["verified", "no_evidence", "order_flips", "refused"]
 
 MOST_SEEDS = 64  # beyond which more seeds are no advice
-
-
-class Aim(Protocol):
-    """What a verdict looks at (mixing/study.py: Target). A target of weight 0 is watched only."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def worsening(self) -> float | None: ...
-    @property
-    def protected(self) -> bool: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +101,7 @@ def verify(
     trials: Sequence[Trials],
     candidates: Sequence[str],
     baselines: Sequence[str],
-    targets: Sequence[Aim],
+    targets: Sequence[Target],
     blame: Blame | None = None,
     predicted: Mapping[str, float] | None = None,
 ) -> Verdict:
@@ -165,7 +150,7 @@ def verify(
 
 
 def _checked(
-    trials: Sequence[Trials], candidates: Sequence[str], baselines: Sequence[str], targets: Sequence[Aim]
+    trials: Sequence[Trials], candidates: Sequence[str], baselines: Sequence[str], targets: Sequence[Target]
 ) -> dict[str, float]:
     if not trials or not candidates or not baselines:
         raise InputError("verify: it takes runs of at least one candidate and one baseline")
@@ -183,13 +168,13 @@ def _checked(
 
 
 def _broken_floor(
-    floors: Sequence[Gain], targets: Sequence[Aim], blame: Blame | None
+    floors: Sequence[Gain], targets: Sequence[Target], blame: Blame | None
 ) -> tuple[Word, str] | None:
     """The protected target that gets worse by most beyond what is allowed, if the interval leaves no doubt of it."""
     broken = [
         (found.high + allowed, found)
         for found, target in zip(floors, targets, strict=True)
-        if (allowed := _allowed(target)) is not None and found.high < -allowed
+        if (allowed := target.allowed) is not None and found.high < -allowed
     ]
     if not broken:
         return None
@@ -199,12 +184,6 @@ def _broken_floor(
         f"target {worst.target} gets worse by {-worst.gain:.4f} bits per byte"
         f" ({-worst.high:.4f} to {-worst.low:.4f}) than with {worst.baseline}{by}"
     )
-
-
-def _allowed(target: Aim) -> float | None:
-    if target.worsening is not None:
-        return target.worsening
-    return 0.0 if target.protected else None
 
 
 def _flip(sizes: Sequence[Gain]) -> tuple[Word, str] | None:

@@ -21,23 +21,13 @@ from corpusmill.mixing.fit import Fits, fit_swarm
 from corpusmill.mixing.gains import Floats, Trials, gain
 from corpusmill.mixing.polish import polished
 from corpusmill.mixing.propose import Proposal, effects, propose
-from corpusmill.mixing.study import Component
+from corpusmill.mixing.study import Component, Target
 from corpusmill.mixing.swarm import Swarm
 from corpusmill.mixing.verify import Blame, Verdict, verify
 
 RUNS_A_COMPONENT = 4
 
 JUNK_FLOOR = 0.05  # without it the best mixtures have 0.03 to 0.04: some noise smooths counts
-
-
-@dataclass(frozen=True)
-class Aim:
-    """A target as verdicts see it."""
-
-    name: str
-    weight: float = 1.0
-    worsening: float | None = None
-    protected: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +108,7 @@ def null_verdict(seed: int, seeds: int = 3) -> str:
         "tempered": np.sqrt(sizes) / np.sqrt(sizes).sum(),
     }
     runs = world.trials({**baselines, **candidates}, range(seeds))
-    return verify([runs], tuple(candidates), tuple(baselines), [Aim("target")]).verdict
+    return verify([runs], tuple(candidates), tuple(baselines), [Target("target")]).verdict
 
 
 def interfering_verdict(seed: int, seeds: int = 5) -> tuple[Verdict, Search]:
@@ -134,7 +124,7 @@ def interfering_verdict(seed: int, seeds: int = 5) -> tuple[Verdict, Search]:
     runs = world.trials(mixtures, range(100, 100 + seeds))
     rise = effects(world.truth, uniform(len(names)))
     blame = Blame(names, mixtures, dict(zip(world.tables.targets, rise.T, strict=True)))
-    targets = [Aim("main"), Aim("statutes", weight=0.0, protected=True)]
+    targets = [Target("main"), Target("statutes", weight=0.0, protected=True)]
     candidates = [each.name for each in found.proposal.candidates]
     predicted = found.proposal.totals()
     return verify([runs], candidates, ("uniform",), targets, blame, predicted), found
@@ -212,7 +202,7 @@ def power(pool: Trials, seeds: int, documents: int, repeats: int, seed: int) -> 
             [drawn(pool, seeds, documents, generator)],
             ("most A", "even"),
             ("uniform", "most C"),
-            [Aim("target")],
+            [Target("target")],
         ).verdict
         for _ in range(repeats)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,17 +10,10 @@ from scipy import stats
 
 from corpusmill.mixing.gains import Trials, gain, holm, trials_of
 from corpusmill.mixing.records import Record
+from corpusmill.mixing.study import Target
 from corpusmill.mixing.verify import Blame, Verdict, verify
 from corpusmill.pipeline.errors import InputError
 from corpusmill.shards.mixture import PPB
-
-
-@dataclass(frozen=True)
-class Aim:
-    name: str
-    weight: float = 1.0
-    worsening: float | None = None
-    protected: bool = False
 
 
 def trials(
@@ -134,7 +126,7 @@ BASELINES = tuple(BASE)
 
 def test_a_candidate_that_beats_every_baseline_is_verified_and_ships() -> None:
     found = verify(
-        [trials({"stack": {"t": 1.05}, "gp": {"t": 1.06}, **BASE})], ("gp", "stack"), BASELINES, [Aim("t")]
+        [trials({"stack": {"t": 1.05}, "gp": {"t": 1.06}, **BASE})], ("gp", "stack"), BASELINES, [Target("t")]
     )
     assert (found.verdict, found.ship, found.baseline) == ("verified", "stack", "proportional")
     assert found.evidence()["gain_bits_per_byte"] == pytest.approx(0.05, abs=0.006)
@@ -143,13 +135,13 @@ def test_a_candidate_that_beats_every_baseline_is_verified_and_ships() -> None:
 
 
 def test_a_candidate_that_beats_some_baselines_only_is_no_evidence_and_the_best_baseline_ships() -> None:
-    found = verify([trials({"stack": {"t": 1.10}, **BASE})], ("stack",), BASELINES, [Aim("t")])
+    found = verify([trials({"stack": {"t": 1.10}, **BASE})], ("stack",), BASELINES, [Target("t")])
     assert (found.verdict, found.ship) == ("no_evidence", "proportional")
     assert "not shown to be better than proportional" in found.reason
 
 
 def test_one_seed_is_no_evidence_whatever_it_says() -> None:
-    found = verify([trials({"stack": {"t": 0.5}, **BASE}, seeds=1)], ("stack",), BASELINES, [Aim("t")])
+    found = verify([trials({"stack": {"t": 0.5}, **BASE}, seeds=1)], ("stack",), BASELINES, [Target("t")])
     assert found.verdict == "no_evidence"
     assert "one seed is not an experiment" in found.reason
     assert found.evidence()["gain_interval"] == [None, None]
@@ -169,20 +161,22 @@ def blame() -> Blame:
 
 def test_a_candidate_that_lowers_a_protected_target_is_refused_and_target_and_component_are_named() -> None:
     runs = [trials(two_targets(1.0, 1.05))]
-    found = verify(runs, ("stack",), BASELINES, [Aim("t"), Aim("law", weight=0.0, protected=True)], blame())
+    found = verify(
+        runs, ("stack",), BASELINES, [Target("t"), Target("law", weight=0.0, protected=True)], blame()
+    )
     assert (found.verdict, found.ship) == ("refused", "proportional")
     assert "target law gets worse by 0.05" in found.reason
     assert "than with proportional; by forum (+0.100 of the weight)" in found.reason
-    allowed = [Aim("t"), Aim("law", weight=0.0, worsening=0.08)]
+    allowed = [Target("t"), Target("law", weight=0.0, worsening=0.08)]
     assert verify(runs, ("stack",), BASELINES, allowed, blame()).verdict == "verified"
-    watched = [Aim("t"), Aim("law", weight=0.0)]
+    watched = [Target("t"), Target("law", weight=0.0)]
     assert verify(runs, ("stack",), BASELINES, watched, blame()).verdict == "verified"
 
 
 def test_a_refused_candidate_does_not_keep_another_from_shipping() -> None:
     losses = two_targets(1.0, 1.05)
     losses = {"stack": losses["stack"], "careful": {"t": 1.03, "law": 1.0}, **losses}
-    targets = [Aim("t"), Aim("law", weight=0.0, protected=True)]
+    targets = [Target("t"), Target("law", weight=0.0, protected=True)]
     found = verify([trials(losses)], ("stack", "careful"), BASELINES, targets)
     assert (found.verdict, found.ship) == ("verified", "careful")
 
@@ -191,17 +185,17 @@ def test_sizes_that_disagree_flip_the_order() -> None:
     small = trials({"stack": {"t": 1.15}, **BASE}, size="1M")
     large = trials({"stack": {"t": 1.05}, **BASE}, size="5M")
     for runs in ([small, large], [large, small]):
-        found = verify(runs, ("stack",), BASELINES, [Aim("t")])
+        found = verify(runs, ("stack",), BASELINES, [Target("t")])
         assert (found.verdict, found.ship) == ("order_flips", "proportional")
     equal = trials({"stack": {"t": 1.10}, **BASE}, size="1M")
-    assert verify([equal, large], ("stack",), BASELINES, [Aim("t")]).verdict == "verified"
-    assert verify([large, equal], ("stack",), BASELINES, [Aim("t")]).verdict == "no_evidence"
+    assert verify([equal, large], ("stack",), BASELINES, [Target("t")]).verdict == "verified"
+    assert verify([large, equal], ("stack",), BASELINES, [Target("t")]).verdict == "no_evidence"
 
 
 def test_promises_stand_beside_what_was_measured() -> None:
     predicted = {"stack": 0.9, "proportional": 1.1, "uniform": 1.12}
     found = verify(
-        [trials({"stack": {"t": 1.05}, **BASE})], ("stack",), BASELINES, [Aim("t")], None, predicted
+        [trials({"stack": {"t": 1.05}, **BASE})], ("stack",), BASELINES, [Target("t")], None, predicted
     )
     (promise,) = found.promises
     assert promise.predicted == pytest.approx(0.2)
@@ -212,13 +206,13 @@ def test_the_same_mixture_twice_is_no_evidence() -> None:
     """Nothing differs, not even in the last digit."""
     runs = trials({"stack": {"t": 1.1}, "uniform": {"t": 1.1}})
     runs.bits["t"][0] = runs.bits["t"][1]
-    assert verify([runs], ("stack",), ("uniform",), [Aim("t")]).verdict == "no_evidence"
+    assert verify([runs], ("stack",), ("uniform",), [Target("t")]).verdict == "no_evidence"
 
 
 def test_a_verdict_is_written_as_json_numbers() -> None:
     import json
 
-    found = verify([trials({"stack": {"t": 1.05}, **BASE}, seeds=1)], ("stack",), BASELINES, [Aim("t")])
+    found = verify([trials({"stack": {"t": 1.05}, **BASE}, seeds=1)], ("stack",), BASELINES, [Target("t")])
     assert isinstance(found, Verdict)
     assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["verdict"] == "no_evidence"
 
@@ -252,6 +246,6 @@ def test_trials_are_made_of_records_and_other_documents_are_refused() -> None:
 def test_what_was_not_run_is_named() -> None:
     runs = [trials({"stack": {"t": 1.05}, **BASE})]
     with pytest.raises(InputError, match="no run of gp at size 5M"):
-        verify(runs, ("gp",), BASELINES, [Aim("t")])
+        verify(runs, ("gp",), BASELINES, [Target("t")])
     with pytest.raises(InputError, match="target law was not measured"):
-        verify(runs, ("stack",), BASELINES, [Aim("t"), Aim("law")])
+        verify(runs, ("stack",), BASELINES, [Target("t"), Target("law")])
