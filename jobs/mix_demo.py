@@ -6,6 +6,7 @@
 
 Components are topics of the crawl; mixtures are looked at by n-gram counts first, then by small decoders (without torch by counts alone, on
 whose word nothing ships). At the end all rows of the stream are counted by component and held against the weights. The verdict is what it is.
+106 decoders for 12 components took 806 CPU s on 2 busy cores, the rest about 100; without decoders a crawl of 160 pages takes 33 CPU s.
 """
 
 from __future__ import annotations

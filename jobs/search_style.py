@@ -14,7 +14,7 @@ ul { padding-left: 1.2rem; } li { margin: .25rem 0; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: .6rem 0; font-size: 13px; min-width: 38rem; }
 caption { text-align: left; color: #59627a; padding: .3rem 0; }
 th, td { padding: .28rem .6rem; border-bottom: 1px solid #e4e8ef; text-align: left; vertical-align: top; }
-thead th { vertical-align: bottom; background: #f5f7fa; max-width: 15rem; overflow-wrap: anywhere; } thead .figure { white-space: normal; }
+thead th { vertical-align: bottom; background: #f5f7fa; min-width: 3.6rem; max-width: 15rem; overflow-wrap: anywhere; } thead .figure { white-space: normal; }
 tbody th { font-weight: 500; max-width: 22rem; overflow-wrap: anywhere; }
 .figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .worse1 { background: #fdf0e9; } .worse2 { background: #fadfcf; } .worse3 { background: #f6c9ae; } .worse4 { background: #f0b08a; }

@@ -135,8 +135,11 @@ def _limits(report: Found) -> Said:
 
 
 def _leaks(report: Found) -> Said:
+    """Of each target the component that has most of it; the report has them all."""
+    told = set()
     for each in report["leaks"]["found"]:
-        if each["share"] >= LEAK_SAID:
+        if each["share"] >= LEAK_SAID and each["target"] not in told:
+            told.add(each["target"])
             yield (
                 "leak",
                 each["target"],

@@ -175,8 +175,19 @@ def test_warnings_name_what_applies(made: tuple[Path, dict[str, Any], str]) -> N
     assert ("no_spare_target", "") in warned(report)
     spare = [{**first, "weight": 0.0}, *report["targets"][1:]]
     assert ("no_spare_target", "") not in warned(report, targets=spare)
-    leak = {"limit": 0.1, "found": [{"target": "t", "component": "web", "share": 0.05}]}
-    assert ("leak", "t") in warned(report, leaks=leak)
+    found = [
+        {"target": "t", "component": name, "share": share} for name, share in (("web", 0.05), ("code", 0.03))
+    ]
+    leaks = [
+        each
+        for each in warnings_of({**report, "leaks": {"limit": 0.1, "found": found}})
+        if each["kind"] == "leak"
+    ]
+    assert (
+        len(leaks) == 1
+        and leaks[0]["about"] == "t"
+        and "5.0% of its tokens stand word for word in web" in leaks[0]["text"]
+    )
     verdict = {
         **report["verdict"],
         "promises": [{"mixture": "stack", "predicted": 0.5, "measured": 0.1, "low": 0.0, "high": 0.2}],
