@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from corpusmill.jobs.tables import table_lines
+from corpusmill.jobs.tables import interval, table_lines
 from corpusmill.mixing.ablation import NO_PART, Ablate
 from corpusmill.mixing.ablation_verdict import read_ablation
+from corpusmill.mixing.caps import MANY_EPOCHS
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.recipe import Recipe, StageSpec, canonical_stage
 from corpusmill.pipeline.run import Run
 
 STAGE = "ablate"
-
-MANY_EPOCHS = 4
-"""Times that text can be repeated about as well as new text is read (Muennighoff et al. 2023)."""
 
 
 def ablation_recipe(a: Recipe, b: Recipe, how: Ablate) -> Recipe:
@@ -82,7 +80,7 @@ def ablation_lines(found: Mapping[str, Any]) -> list[str]:
             "documents": f"{each['documents']:,}",
             "A": f"{each['A']:.4f}",
             "B": f"{each['B']:.4f}",
-            "gain of B": _interval(each),
+            "gain of B": interval(each["gain"], each["low"], each["high"]),
             "": "" if each["counts"] else "watched",
         }
         for each in found["targets"]
@@ -94,7 +92,7 @@ def ablation_lines(found: Mapping[str, Any]) -> list[str]:
             "documents": f"{total['documents']:,}",
             "A": f"{total['A']:.4f}",
             "B": f"{total['B']:.4f}",
-            "gain of B": _interval(total),
+            "gain of B": interval(total["gain"], total["low"], total["high"]),
             "": "",
         }
     ]
@@ -113,10 +111,3 @@ def ablation_lines(found: Mapping[str, Any]) -> list[str]:
         "",
         f"verdict: {found['verdict']}: {found['reason']}",
     ]
-
-
-def _interval(gain: Mapping[str, Any]) -> str:
-    ends = (
-        "" if gain["low"] is None or gain["high"] is None else f" ({gain['low']:+.4f} to {gain['high']:+.4f})"
-    )
-    return f"{gain['gain']:+.4f}{ends}"

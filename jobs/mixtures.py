@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpusmill.jobs.tables import table_lines
 from corpusmill.mixing.blend import FORMATS, blends
-from corpusmill.mixing.caps import Caps
+from corpusmill.mixing.caps import MANY_EPOCHS, Caps
 from corpusmill.mixing.mixture import Kind, decode_mixture
 from corpusmill.pipeline.engine.place import Where, place_of, readable
 from corpusmill.pipeline.errors import BudgetError, InputError, RecipeError
@@ -17,9 +17,6 @@ from corpusmill.shards.layout import Manifest, read_manifest
 from corpusmill.shards.mixture import PPB
 from corpusmill.shards.plan import Plan, capacity, check_plan
 from corpusmill.shards.plan_file import find_plan, read_plan
-
-MANY_EPOCHS = 4
-"""Times that a component can be repeated about as well as new data is read (Muennighoff et al. 2023)."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from corpusmill.jobs.searches import Found, read_verdict
-from corpusmill.jobs.tables import beside, table_lines
+from corpusmill.jobs.tables import beside, interval, table_lines
 from corpusmill.shards.mixture import PPB
 
 if TYPE_CHECKING:
@@ -169,18 +169,13 @@ def effect_lines(effects: Sequence[Mapping[str, Any]]) -> list[str]:
                 "weight": f"{_percent(each['before'])} -> {_percent(each['after'])}",
             },
         )
-        row[beside(each["target"], ("component", "weight"))] = _interval(
+        row[beside(each["target"], ("component", "weight"))] = interval(
             each["change"], each["low"], each["high"]
         )
     return [
         *table_lines(rows.values(), False),
         "change of bits per byte (+: worse) and its 95 % interval; one comparison in twenty lies outside by chance",
     ]
-
-
-def _interval(value: float, low: float | None, high: float | None) -> str:
-    beside = "" if low is None or high is None else f" ({low:+.4f} to {high:+.4f})"
-    return f"{value:+.4f}{beside}"
 
 
 def _number(value: float | None) -> str:
@@ -230,13 +225,13 @@ def verdict_lines(found: Found) -> list[str]:
             "candidate": each["candidate"],
             "against": each["baseline"],
             "target": each["target"] or "all",
-            "gain": _interval(each["gain"], each["low"], each["high"]),
+            "gain": interval(each["gain"], each["low"], each["high"]),
             "seeds": each["seeds"],
         }
         for each in found.get("gains", [])
     ]
     promised = [
-        f"{each['mixture']}: the fit promised {each['predicted']:+.4f}, measured {_interval(each['measured'], each['low'], each['high'])}"
+        f"{each['mixture']}: the fit promised {each['predicted']:+.4f}, measured {interval(each['measured'], each['low'], each['high'])}"
         for each in found.get("promises", [])
     ]
     judged = [f"{each['candidate']}: {each['verdict']}: {each['reason']}" for each in found.get("judged", [])]

@@ -47,3 +47,9 @@ def plain(value: Any) -> Any:
 def figure(value: Any) -> Any:
     """A number without the `.0` of a whole one, and in as many digits as tell it from a bound."""
     return f"{value:.12g}" if isinstance(value, float) else value
+
+
+def interval(value: float, low: float | None, high: float | None) -> str:
+    """A difference with the ends of its interval, where both are known."""
+    ends = "" if low is None or high is None else f" ({low:+.4f} to {high:+.4f})"
+    return f"{value:+.4f}{ends}"

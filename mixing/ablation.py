@@ -21,7 +21,8 @@ from typing import Any, Literal, TypeVar
 from corpusmill.mixing.ablation_runs import TrainSides
 from corpusmill.mixing.ablation_sides import KEPT_BY, SideLeaks, Sides, WriteSide
 from corpusmill.mixing.ablation_verdict import Compare
-from corpusmill.mixing.proxy import SIZES, Training
+from corpusmill.mixing.proxy import SIZES, TOKENS_A_PARAMETER, Training
+from corpusmill.mixing.search import LEAST_SEEDS
 from corpusmill.pipeline.chain import Chain
 from corpusmill.pipeline.engine.stage import Edit, Measure
 from corpusmill.pipeline.engine.task import load_class
@@ -30,11 +31,6 @@ from corpusmill.pipeline.recipe import parse_stages
 from corpusmill.pipeline.registry import STAGES, build
 from corpusmill.shards.components import Components
 from corpusmill.shards.stage import Shard, TokenizerSource
-
-TOKENS_A_PARAMETER = 20
-"""About what is best spent on a model of a size (Hoffmann et al. 2022)."""
-
-LEAST_SEEDS = 2  # one seed is not an experiment
 
 Kind = TypeVar("Kind", bound=Chain)
 

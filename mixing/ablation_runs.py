@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 from corpusmill.mixing.ablation_sides import ALONE, SHARED_A, SHARED_B, SIDES, shards_of, training_of
 from corpusmill.mixing.held import target_hashes
-from corpusmill.mixing.proxy import Training
+from corpusmill.mixing.proxy import Training, worker_bytes
 from corpusmill.mixing.records import Record, encode_records
 from corpusmill.mixing.weights import in_ppb, proportional
 from corpusmill.pipeline.engine.files import part_name
 from corpusmill.pipeline.engine.layout import TASK_SECONDS
 from corpusmill.pipeline.engine.place import readable
-from corpusmill.pipeline.engine.stage import WORKER_BYTES, Inputs, Result, SetOperation, TaskIO, Unit
+from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
 from corpusmill.pipeline.errors import RecipeError, ShardError
 from corpusmill.shards.components import HOLDOUT
 from corpusmill.shards.layout import read_manifest
@@ -45,8 +45,7 @@ class TrainSides(SetOperation):
         return target_hashes(self.targets)
 
     def worker_memory(self, unit: Unit) -> int:
-        """Torch, a pass's logits and their gradients, and a model with its gradients and both of AdamW's means."""
-        return WORKER_BYTES + (1 << 30) + 2 * 16 * self.training.shape.inside
+        return worker_bytes(self.training.shape)
 
     def units(self, inputs: Inputs) -> list[Unit]:
         if self.leaks is not None:

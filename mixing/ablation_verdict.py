@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from corpusmill.mixing.ablation_runs import whole
 from corpusmill.mixing.ablation_sides import SIDES, shards_of
-from corpusmill.mixing.records import decode_records
 from corpusmill.mixing.search_fit import plain
-from corpusmill.pipeline.engine.files import part_name
+from corpusmill.mixing.search_records import read_runs
 from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.results import canonical
 from corpusmill.pipeline.engine.stage import Inputs, Result, SetOperation, TaskIO, Unit
@@ -67,11 +66,7 @@ class Compare(SetOperation):
         from corpusmill.mixing.threads import one_thread
 
         fields = unit.fields
-        records = [
-            record
-            for part in unit.parts
-            for record in decode_records(io.read_bytes(self.runs, part_name(part)), self.runs)
-        ]
+        records = read_runs(io, self.runs, unit.parts)
         trials = trials_of(records, {name: whole(side, PPB) for side, name in SIDES.items()}, "")
         importance = {name: float(counts) for name, counts in fields["targets"].items()}
         with one_thread():

@@ -16,14 +16,10 @@ from dataclasses import dataclass, replace
 
 from corpusmill.mixing.design import total_runs
 from corpusmill.mixing.pace import Pace
-from corpusmill.mixing.proxy import SIZES
+from corpusmill.mixing.proxy import SIZES, TOKENS_A_PARAMETER
 from corpusmill.mixing.search import Search, Verification
 from corpusmill.mixing.study import Component, Proxy
 from corpusmill.pipeline.errors import RecipeError
-
-TOKENS_A_PARAMETER = (
-    20  # of the matrices inside; about what is best for a fixed amount of work (Hoffmann et al. 2022)
-)
 
 LEAST_TOKENS = 50_000
 """Of a run of the smallest decoder: on fewer it knows little more than how often each token comes (docs/mixing.md)."""

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from corpusmill.mixing.constraints import Bounds, Group
 from corpusmill.mixing.study import Component
 
+MANY_EPOCHS = 4
+"""Times that text can be repeated about as well as new text is read (Muennighoff et al. 2023)."""
+
 LISTED = 6  # members that the name of a limit lists
 
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from corpusmill.mixing.held import Held
 from corpusmill.pipeline.engine.results import canonical
+from corpusmill.pipeline.engine.stage import WORKER_BYTES
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.registry import suggestion
 from corpusmill.shards.layout import Manifest, content_hash, read_manifest
@@ -42,6 +43,9 @@ MOST_BATCH_TOKENS = 1 << 17
 """Beyond it a larger batch teaches a small model nothing more, and runs get more steps instead."""
 
 WINDOW = 16  # blocks shuffled together, as in a mix stage
+
+TOKENS_A_PARAMETER = 20
+"""Of the matrices inside: about what is best for a fixed amount of work (Hoffmann et al. 2022)."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,11 @@ def work(size: Size, vocabulary: int, length: int) -> float:
     """Floating-point operations of a token that is learnt: 6 a parameter that multiplies, and attention (Kaplan et al. 2020, appendix B,
     forward and back)."""
     return 6 * (size.inside + size.width * vocabulary) + 12 * size.layers * size.width * length
+
+
+def worker_bytes(size: Size | None) -> int:
+    """Memory of a worker that trains: torch, a pass's logits and their gradients, and a model with its gradients and both of AdamW's means."""
+    return WORKER_BYTES + (1 << 30) + (0 if size is None else 2 * 16 * size.inside)
 
 
 @dataclass(frozen=True)

@@ -221,11 +221,10 @@ class TorchRuns(Runs):
     libraries: ClassVar[tuple[str, ...]] = (*Runs.libraries, "torch")
 
     def worker_memory(self, unit: Unit) -> int:
-        """Torch, a pass's logits and their gradients, and a model with its gradients and both of AdamW's means."""
-        from corpusmill.mixing.proxy import SIZES
+        from corpusmill.mixing.proxy import SIZES, worker_bytes
 
         size = self.proxies[unit.fields["proxy"]].size
-        return WORKER_BYTES + (1 << 30) + (0 if size is None else 2 * 16 * SIZES[size].inside)
+        return worker_bytes(None if size is None else SIZES[size])
 
 
 def weight_of(proxy: Proxy, rate: float) -> int:
