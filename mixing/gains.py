@@ -48,6 +48,14 @@ class Trials:
         )
         return float(sum(parts)) / total
 
+    def seeds_say_nothing(self) -> bool:
+        """Whether every run is to the last digit that of another seed: a trainer that ignores its seed has made one run, however often."""
+        first = {target: losses[:, :1] for target, losses in self.bits.items()}
+        return len(self.seeds) > 1 and all(
+            np.array_equal(losses, np.broadcast_to(first[target], losses.shape))
+            for target, losses in self.bits.items()
+        )
+
 
 @dataclass(frozen=True)
 class Gain:

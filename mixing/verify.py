@@ -23,6 +23,8 @@ from corpusmill.pipeline.errors import InputError
 
 Word = Literal["verified", "no_evidence", "order_flips", "refused"]
 
+ONE_RUN = "runs with different seeds are the same to the last digit, which makes them one run: see that the trainer uses its seed"
+
 MOST_SEEDS = 64  # beyond which more seeds are no advice
 
 
@@ -136,6 +138,8 @@ def verify(
         word, reason = (
             _broken_floor(floors, targets, blame) or _flip(against_best) or _beaten(own, against_best[-1])
         )
+        if word == "verified" and largest.seeds_say_nothing():
+            word, reason = "no_evidence", f"{reason}, but {ONE_RUN}"
         judged.append(Judged(name, word, reason, own))
     order = sorted(candidates, key=lambda name: -totals[largest.size, name, best].gain)
     by_name = {each.candidate: each for each in judged}

@@ -209,6 +209,18 @@ def test_the_same_mixture_twice_is_no_evidence() -> None:
     assert verify([runs], ("stack",), ("uniform",), [Target("t")]).verdict == "no_evidence"
 
 
+@pytest.mark.parametrize("documents", [1, 40])
+def test_a_trainer_that_ignores_its_seed_verifies_nothing(documents: int) -> None:
+    """Five times the same run is one run, and its interval would be of no width."""
+    losses = {"stack": {"t": 1.0}, "uniform": {"t": 1.1}}
+    runs = trials(losses, documents=documents)
+    assert verify([runs], ("stack",), ("uniform",), [Aim("t")]).verdict == "verified"
+    runs.bits["t"][:] = runs.bits["t"][:, :1]
+    found = verify([runs], ("stack",), ("uniform",), [Aim("t")])
+    assert (found.verdict, found.ship) == ("no_evidence", "uniform")
+    assert "the same to the last digit" in found.reason
+
+
 def test_a_verdict_is_written_as_json_numbers() -> None:
     import json
 
