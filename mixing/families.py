@@ -136,6 +136,7 @@ FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         _family("inverse_power", "c + sum a_i (w_i + e)^-g, a >= 0", "laws:inverse_power", 3),
+        _family("transfer", "c - sum a_k log(w_k + sum B_kj w_j + e), a and B >= 0", "transfer:transfer", 3),
         _family("exponential", "c + exp(t . w), Huber", "laws:exponential", 6),
         _family("quadratic", "quadratic in sqrt(w), ridge", "smooth:quadratic", 3),
         _family("log", "linear in log(w + e) and w, ridge", "smooth:log_linear", 3),

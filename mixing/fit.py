@@ -94,34 +94,46 @@ class Fits:
             ]
         return np.column_stack(columns)
 
-    def total(self, weights: Floats, importance: Sequence[float] | None = None) -> tuple[Floats, Floats]:
-        """Weighted mean over targets [k] and its standard deviation [k], in which errors of targets may cancel as the fits say."""
+    def total(
+        self, weights: Floats, importance: Sequence[float] | None = None, start: Floats | None = None
+    ) -> tuple[Floats, Floats]:
+        """Weighted mean over targets [k] and its standard deviation [k], in which errors of targets may cancel as the fits say.
+        With `start` [m]: of the change from that mixture, in which what is wrong with both cancels."""
         weights = np.atleast_2d(np.asarray(weights, np.float64))
+        points = weights if start is None else np.vstack([start, weights])
+
+        def since(values: Floats) -> Floats:
+            return values if start is None else values[..., 1:] - values[..., :1]
+
         parts = np.ones(len(self.targets)) if importance is None else np.asarray(importance, np.float64)
         weighed = list(zip(parts / parts.sum(), self.targets, strict=True))
         with one_thread():
-            stacks = [fit.predict(weights) for fit in self.targets]
+            stacks = [since(fit.predict(points)) for fit in self.targets]
             mean = sum_of(part * stack for (part, _), stack in zip(weighed, stacks, strict=True))
+            members = (part * since(fit.members(points)) for part, fit in weighed)
             if all(np.array_equal(fit.rows, self.targets[0].rows) for fit in self.targets):
-                left_out = jackknife(sum_of(part * fit.members(weights) for part, fit in weighed))
+                left_out = jackknife(sum_of(members))
             else:  # folds of different runs: their errors are taken to go together
-                left_out = (
-                    sum_of(part * np.sqrt(jackknife(fit.members(weights))) for part, fit in weighed) ** 2
-                )
-            return mean, np.sqrt(left_out + self._between(weights, weighed, stacks, mean))
+                left_out = sum_of(np.sqrt(jackknife(each)) for each in members) ** 2
+            alone = (
+                [since(fit.models[name].predict(points)) if name in fit.shares else stack
+                 for (_, fit), stack in zip(weighed, stacks, strict=True)]
+                for name in self._families()
+            )  # fmt: skip
+            return mean, np.sqrt(left_out + self._between(weighed, alone, mean))
+
+    def _families(self) -> list[str]:
+        return sorted({name for fit in self.targets for name in fit.shares})
 
     def _between(
-        self, weights: Floats, weighed: list[tuple[float, TargetFit]], stacks: list[Floats], mean: Floats
+        self, weighed: list[tuple[float, TargetFit]], alone: Iterable[list[Floats]], mean: Floats
     ) -> Floats:
         """Variance between totals that take one family wherever a stack has it, by its share in all."""
-        found = np.zeros(len(weights))
-        for name in sorted({name for fit in self.targets for name in fit.shares}):
+        found = np.zeros(len(mean))
+        for name, values in zip(self._families(), alone, strict=True):
             share = sum(part * fit.shares.get(name, 0.0) for part, fit in weighed)
-            alone = sum_of(
-                part * (fit.models[name].predict(weights) if name in fit.shares else stack)
-                for (part, fit), stack in zip(weighed, stacks, strict=True)
-            )
-            found += share * (alone - mean) ** 2
+            total = sum_of(part * value for (part, _), value in zip(weighed, values, strict=True))
+            found += share * (total - mean) ** 2
         return found
 
     def table(self) -> list[dict[str, Any]]:

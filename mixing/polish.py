@@ -1,8 +1,10 @@
-"""From a good mixture to the best one near it: SLSQP within linear limits, slopes by differences in one call."""
+"""From a good mixture to the best one near it: SLSQP within linear limits, slopes by differences in one call; and to one without
+what nothing speaks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,8 @@ Floats = npt.NDArray[np.float64]
 
 STEP = 1e-4  # of a difference: predictions are smooth over it or constant (trees), and then the start is kept
 ITERATIONS = 40
+
+LEFT = 1e-4  # of a weight above its floor that is not worth taking away
 
 
 def polished(cost: Callable[[Floats], Floats], start: Floats, bounds: Bounds, unit: float) -> Floats:
@@ -51,6 +55,52 @@ def polished(cost: Callable[[Floats], Floats], start: Floats, bounds: Bounds, un
         return start
     end = nearest(bounds, end)
     return end if value(end) < value(start) else start
+
+
+def pruned(
+    change: Callable[[Floats, Floats], tuple[Floats, Floats]], start: Floats, bounds: Bounds, most: float
+) -> tuple[Floats, tuple[int, ...]]:
+    """`start` with components at their floors, one after another, as long as what that is predicted to cost in loss, and the standard
+    deviation of it, are `most` together; and which. `change(start, points)` gives both [k], infinite where a point is out of reach."""
+    point, gone = start, list[int]()
+    while True:
+        tried = [
+            (place, _without(point, place, gone, bounds)) for place in range(len(start)) if place not in gone
+        ]
+        tried = [each for each in tried if _gone(*each, point, gone, bounds)]
+        if not tried:
+            return point, tuple(gone)
+        cost, unsure = change(start, np.array([less for _, less in tried]))
+        least = int(np.argmin(cost + unsure))
+        if cost[least] + unsure[least] > most:
+            return point, tuple(gone)
+        place, point = tried[least]
+        gone.append(place)
+
+
+def _without(point: Floats, place: int, gone: Sequence[int], bounds: Bounds) -> Floats:
+    """The allowed mixture near `point` without a component, the others grown in proportion but for those that are gone."""
+    fixed = [place, *gone]
+    less = point.copy()
+    less[place] = bounds.least[place]
+    others = np.delete(np.arange(len(point)), fixed)
+    if less[others].sum() > 0:
+        less[others] *= (1 - less[fixed].sum()) / less[others].sum()
+    return nearest(bounds, less)
+
+
+def _gone(place: int, less: Floats, point: Floats, gone: Sequence[int], bounds: Bounds) -> bool:
+    """Whether `less` has the component at its floor, which it was not, and others still where they were put: sums may have limits."""
+    at_floor = less[place] <= bounds.least[place] + LEFT < point[place]
+    return bool(at_floor and (less[gone] <= point[gone] + LEFT).all())
+
+
+def held(bounds: Bounds, point: Floats, places: Sequence[int]) -> Bounds:
+    """The same limits with some components kept at what they have."""
+    most = list(bounds.most)
+    for place in places:
+        most[place] = float(point[place])
+    return replace(bounds, most=tuple(most))
 
 
 def _mixture(point: Floats) -> Floats:

@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from corpusmill.mixing.constraints import Bounds, draw, inside, nearest, settle, simplex
 from corpusmill.mixing.fit import Fits
-from corpusmill.mixing.folds import MEAN
-from corpusmill.mixing.guards import Known, distances, kl, known, strength_of_kl
-from corpusmill.mixing.polish import polished
+from corpusmill.mixing.folds import MEAN, STACK
+from corpusmill.mixing.guards import TELLS, Known, distances, kl, known, strength_of_kl
+from corpusmill.mixing.polish import held, polished, pruned
 from corpusmill.mixing.swarm import Swarm
 from corpusmill.mixing.threads import one_thread
 from corpusmill.shards.mixture import PPB
@@ -39,6 +39,10 @@ STARTS = 4  # from which SLSQP goes on
 APART = 0.1  # distance in sqrt(w) between them at least
 
 CAUTION = 1.0  # a prediction that is uncertain by a whole unit is worth one unit less
+
+TELLABLE = (
+    0.5  # of the variance, explained out of fold, from which a component can be said to be worth nothing
+)
 
 ALIKE = 0.03
 """Distance in sqrt(w) below which two candidates are one: 24 more runs would not tell them apart."""
@@ -100,10 +104,14 @@ class _Task:
         if self.family:
             total = self.fits.predict(points, self.family) @ self.importance
         found = total + self.caution * spread**2 / self.runs.unit + self.strength * kl(points, self.prior)
+        return np.asarray(found + WALL * self.runs.unit * self.walls(points))
+
+    def walls(self, points: Floats) -> Floats:
+        """How far each of the points [k] is out of reach; 0 where it is not."""
         walls = np.maximum(distances(points, self.roots) - self.radius, 0.0)
         if np.isfinite(self.ceilings).any():
             walls += np.maximum(self.fits.predict(points) - self.ceilings, 0.0).sum(axis=1) / self.runs.unit
-        return np.asarray(found + WALL * self.runs.unit * walls)
+        return np.asarray(walls)
 
 
 def propose(
@@ -143,7 +151,7 @@ def propose(
             task, bounds=anywhere, strength=0.0, caution=0.0, radius=np.inf, ceilings=none,
             pool=_pool(anywhere, runs, task.prior, seed),
         )  # fmt: skip
-        unguarded = _candidate(free, "unguarded", "lowest prediction without limits or guards", _best(free))
+        unguarded = _candidate(free, "unguarded", "lowest prediction without limits or guards", _lowest(free))
     return Proposal(tuple(candidates), beside, unguarded, strength, regrets, task.radius)
 
 
@@ -198,6 +206,28 @@ def _by_trust(task: _Task) -> list[str]:
 
 
 def _best(task: _Task) -> Floats:
+    """The lowest cost, without what nothing speaks for: where losses are flat, it leaves a component that is of no use anywhere between
+    its floor and what the runs had. Whatever view is taken, the stack is asked, for it knows best; then the others have their best again."""
+
+    def change(start: Floats, points: Floats) -> tuple[Floats, Floats]:
+        cost, unsure = task.fits.total(points, list(task.importance), start)
+        return np.where(task.walls(points) > 0, np.inf, cost), unsure
+
+    point = _lowest(task)
+    if not _tellable(task):
+        return point
+    point, gone = pruned(change, point, task.bounds, TELLS * task.runs.unit)
+    return polished(task.cost, point, held(task.bounds, point, gone), task.runs.unit) if gone else point
+
+
+def _tellable(task: _Task) -> bool:
+    """Whether "no difference" is something that the fits know: of every target that counts, two families or more (one alone is sure of
+    whatever its form says) explain half the variance between mixtures that they had not seen."""
+    counted = [fit for part, fit in zip(task.importance, task.fits.targets, strict=True) if part > 0]
+    return all(len(fit.shares) > 1 and fit.scores[STACK].skill >= TELLABLE for fit in counted)
+
+
+def _lowest(task: _Task) -> Floats:
     """The pool's best, and where SLSQP gets from the best of it."""
     pool = task.pool[np.argsort(task.cost(task.pool), kind="stable")]
     starts = pool[:1]

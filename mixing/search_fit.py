@@ -95,6 +95,7 @@ class Fit(SetOperation):
     proxy: str
     seed: int
 
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
 
     def units(self, inputs: Inputs) -> list[Unit]:
@@ -137,6 +138,7 @@ class Propose(SetOperation):
     current: dict[str, float] | None
     seed: int
 
+    version: ClassVar[int] = 2
     libraries: ClassVar[tuple[str, ...]] = LIBRARIES
 
     def units(self, inputs: Inputs) -> list[Unit]:

@@ -12,6 +12,7 @@ from ngram_world import (
     interfering_world,
     mixed_world,
     null_world,
+    wide_world,
 )
 
 from corpusmill.mixing.constraints import Bounds, draw, simplex
@@ -26,6 +27,8 @@ from corpusmill.mixing.swarm import Swarm
 from corpusmill.mixing.verify import Blame, Verdict, verify
 
 RUNS_A_COMPONENT = 4
+
+WIDE_FLOOR = 0.02  # of each kind of junk in the wide world
 
 JUNK_FLOOR = 0.05  # without it the best mixtures have 0.03 to 0.04: some noise smooths counts
 
@@ -90,6 +93,14 @@ def mixed_search(seed: int, families: Sequence[str] | None = None) -> Search:
     world = mixed_world(seed)
     names = tuple(world.components)
     least = tuple(JUNK_FLOOR if name == "junk" else 0.0 for name in names)
+    return search(world, Bounds(names, least, (1.0,) * len(names)), seed, families)
+
+
+def wide_search(seed: int, families: Sequence[str] | None = None) -> Search:
+    """Of fourteen components, two of them junk with a floor."""
+    world = wide_world(seed)
+    names = tuple(world.components)
+    least = tuple(WIDE_FLOOR if name in ("junk", "shuffled") else 0.0 for name in names)
     return search(world, Bounds(names, least, (1.0,) * len(names)), seed, families)
 
 

@@ -160,6 +160,22 @@ def mixed_world(seed: int) -> World:
     return World.of(components, {"target": [(a, 0.6), (b, 0.3), (c, 0.1)]}, seed)
 
 
+def wide_world(seed: int) -> World:
+    """Fourteen components, of which the target's three sources, a copy and three that are half of one have use: the rest has
+    little or none, and two do harm: random tokens, and the target's own with their order lost."""
+    a, b, c, *others = (source(100 * seed + place) for place in range(8))
+    halves = {
+        f"half {name}": Source((one.steps + source(100 * seed + 20 + place).steps) / 2)
+        for place, (name, one) in enumerate({"A": a, "B": b, "C": c}.items())
+    }
+    blend = 0.6 * a.steps + 0.3 * b.steps + 0.1 * c.steps
+    tokens = np.full(VOCABULARY, 1 / VOCABULARY) @ np.linalg.matrix_power(blend, 64)
+    useless = {f"other {place}": each for place, each in enumerate(others)}
+    junk = {"junk": noise(), "shuffled": Source(np.tile(tokens, (VOCABULARY, 1)))}
+    components = {"A": a, "A2": a, "B": b, "C": c, **halves, **useless, **junk}
+    return World.of(components, {"target": [(a, 0.6), (b, 0.3), (c, 0.1)]}, seed)
+
+
 def null_world(seed: int, components: int = 4) -> World:
     """All components are the same text, as is the target."""
     same = source(seed)

@@ -46,6 +46,15 @@ def inverse_power(weights: Floats) -> Floats:
     return 1.2 + (weights + 0.03) ** -0.2 @ np.array([0.8, 0.0, 0.3, 0.0, 0.1])
 
 
+def shared(weights: Floats) -> Floats:
+    """The first two components are one text, the third is worth half of it, the last nothing."""
+    first, second = (
+        weights @ np.array([1.0, 1.0, 0.5, 0.0, 0.0]),
+        weights @ np.array([0.0, 0.0, 0.3, 1.0, 0.0]),
+    )
+    return 2.0 - 0.5 * np.log(first + 0.01) - 0.2 * np.log(second + 0.01)
+
+
 def exponential(weights: Floats) -> Floats:
     return 2.0 + np.exp(weights @ SLOPES)
 
@@ -72,6 +81,7 @@ def steps(weights: Floats) -> Floats:
     ("name", "truth", "runs", "at_least"),
     [
         ("inverse_power", inverse_power, 20, 0.999),
+        ("transfer", shared, 30, 0.995),
         ("exponential", exponential, 20, 0.999),
         ("quadratic", quadratic, 40, 0.99),
         ("log", logarithms, 20, 0.999),
@@ -91,6 +101,20 @@ def test_the_exponential_law_is_monotone_along_any_line_of_mixtures() -> None:
         along = model.predict(start + np.linspace(0, 1, 30)[:, None] * (end - start))
         changes = np.diff(along)
         assert (changes <= 1e-12).all() or (changes >= -1e-12).all()
+
+
+def test_transfer_finds_duplicates_and_what_is_of_no_use() -> None:
+    """Two components of one text change places for nothing, as they do for the inverse power law only if it is lucky."""
+    seen, unseen = mixtures(30, 5), mixtures(100, 5, 2)
+    with one_thread():
+        model = FAMILIES["transfer"].fit(seen, shared(seen))
+        found, swapped = model.predict(unseen), model.predict(unseen[:, [1, 0, 2, 3, 4]])
+        useless = np.vstack(
+            [unseen[:1] * np.array([1, 1, 1, 1, 0]) + share * np.eye(5)[4] for share in (0, 0.1)]
+        )
+    assert np.abs(found - swapped).max() < 0.1 * found.std()
+    gone, there = model.predict(useless)
+    assert abs(there - gone) < 0.02 * found.std()
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -69,6 +69,20 @@ def test_the_total_is_the_weighted_mean_over_targets(fits: Fits) -> None:
     assert own == pytest.approx(fits.spread(unseen)[:, 0])
 
 
+def test_a_change_of_the_total_is_its_difference_and_surer_between_mixtures_that_are_alike(
+    fits: Fits,
+) -> None:
+    start, unseen = mixtures(1, 10)[0], mixtures(7, 9)
+    near = start + 0.02 * (unseen - start)
+    change, deviation = fits.total(np.vstack([start, near, unseen]), [3, 1], start)
+    at, unsure = fits.total(np.vstack([start, near, unseen]), [3, 1])
+    assert change == pytest.approx(at - at[0], abs=1e-12)
+    assert deviation[0] == pytest.approx(0, abs=1e-9)
+    assert (deviation[1:8] < 0.3 * unsure[1:8]).all()  # what is wrong with both cancels
+    # Of a difference of two: no more than both deviations together.
+    assert (deviation <= unsure + unsure[0] + 1e-12).all()
+
+
 def test_the_spread_grows_away_from_what_was_run() -> None:
     inside = make_swarm(NAMES, ("prose",), *_near_the_middle(30))
     found = fit_swarm(inside, 3, QUICK)

@@ -70,7 +70,7 @@ def test_junk_goes_to_its_floor() -> None:
     junk = list(search.world.components).index("junk")
     assert search.best[junk] == pytest.approx(JUNK_FLOOR, abs=0.002)
     for candidate in search.proposal.candidates:
-        assert JUNK_FLOOR - 1e-6 <= candidate.weights()[junk] <= JUNK_FLOOR + 0.04  # uniform has 0.14
+        assert JUNK_FLOOR - 1e-6 <= candidate.weights()[junk] <= JUNK_FLOOR + 0.03  # uniform has 0.14
 
 
 def test_the_exponential_law_alone_is_kept_from_the_corner_that_it_likes() -> None:
@@ -85,6 +85,14 @@ def test_the_exponential_law_alone_is_kept_from_the_corner_that_it_likes() -> No
         assert search.regret(candidate.weights()) <= 1.001 * nothing
         assert candidate.distance <= search.proposal.radius
         assert candidate.weights().max() < 0.5
+
+
+def test_a_family_alone_does_not_leave_components_out() -> None:
+    """In this world an exponential law explains something of mixtures it has not seen, and is sure that most components are
+    worth nothing: with what it would leave out gone, regret was 13 times uniform's."""
+    search = mixed_search(203, ("exponential",))
+    assert search.fits.targets[0].shares == {"exponential": 1.0}
+    assert search.regret(search.proposal.candidates[0].weights()) <= search.regret(uniform(7))
 
 
 def test_candidates_are_three_allowed_mixtures_unlike_one_another_and_near_some_run() -> None:
