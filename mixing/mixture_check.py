@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -59,12 +59,12 @@ class Given:
     """What a mixture file asks for; None where it leaves the choice to the recipe."""
 
     phases: tuple[Phase, ...]
-    budget_tokens: int | None
-    seed: int | None
-    exhaust: Exhaust | None
-    max_epochs: dict[str, int]
     evidence: dict[str, Any]
-    kinds: dict[str, Kind]
+    budget_tokens: int | None = None
+    seed: int | None = None
+    exhaust: Exhaust | None = None
+    max_epochs: dict[str, int] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
 
 
 class Findings:
@@ -106,7 +106,7 @@ def check_mixture(
     if found.said:
         return None
     stated = value["evidence"] if "id" in value and evidence is not None else {"verdict": "manual"}
-    return Given(phases, budget, seed, value.get("exhaust"), max_epochs, stated, kinds)
+    return Given(phases, stated, budget, seed, value.get("exhaust"), max_epochs, kinds)
 
 
 def _check_head(value: Mapping[str, Any], manifests: Mapping[str, Manifest] | None, found: Findings) -> None:

@@ -106,9 +106,8 @@ class Mix:
             self.search.check(name)
         if self.budget_tokens is not None and self.epochs is not None:
             raise RecipeError(f"{name}: budget_tokens and epochs both say how long to read; give one")
-        if isinstance(
-            self.weights, dict
-        ):  # their names are known to the last stage only, their sum is said now
+        if isinstance(self.weights, dict):
+            # Their names are known to the last stage only, their sum is said now.
             baselines.manual(self.weights, dict.fromkeys(self.weights, 1), f"{name}: weights")
         for key in ("budget_tokens", "epochs", "max_epochs", "window"):
             value = getattr(self, key)
@@ -165,9 +164,8 @@ class WriteMixture(SetOperation):
         folder = inputs.folder(self.shards)
         results_of = inputs.results(self.shards).values()
         slugs = sorted({result.extra["slug"] for result in results_of if "slug" in result.extra})
-        relative = folder.removeprefix(
-            "shards/"
-        )  # plan.json stands in OUT/shards, which can be moved as a whole
+        # plan.json stands in OUT/shards, which can be moved as a whole.
+        relative = folder.removeprefix("shards/")
         every = [(f"{relative}/{slug}", read_manifest(inputs.root / folder / slug)) for slug in slugs]
         held = [item for item in every if item[1].slug.startswith(f"{HOLDOUT}/")]
         found = [item for item in every if item not in held]
@@ -205,7 +203,7 @@ class WriteMixture(SetOperation):
                 if isinstance(self.weights, dict)
                 else {"verdict": "baseline", "weights": self.weights}
             )
-            return Given((Phase(0, self._weights(manifests)),), None, None, None, {}, verdict, {})
+            return Given((Phase(0, self._weights(manifests)),), verdict)
         given = decode_mixture(self.text, manifests, MIXTURE_FILE)
         if given.budget_tokens is not None and (self.budget_tokens is not None or self.epochs is not None):
             raise RecipeError(
@@ -288,7 +286,7 @@ def _judged(inputs: Inputs, verdict: str) -> Given:
     extra = result.extra
     kinds = {name: Kind(*kind) for name, kind in extra["kinds"].items()}
     phase = Phase(0, extra["weights_ppb"])
-    return Given((phase,), None, None, None, extra["max_epochs"], extra["evidence"], kinds)
+    return Given((phase,), extra["evidence"], max_epochs=extra["max_epochs"], kinds=kinds)
 
 
 def _slack(phase: Phase) -> int:

@@ -48,6 +48,12 @@ def add(commands: Any) -> None:
             step.description = f"{step.description} With a folder that `mix import` made in place of the recipe: of those runs; no --out then."
             _optional(step, "--out")
             step.set_defaults(out=None)
+    _add_whole(commands)
+    _add_files(commands)
+
+
+def _add_whole(commands: Any) -> None:
+    """Those that run all of a search."""
     apply = run_command(
         commands,
         "mix apply",
@@ -74,6 +80,9 @@ def add(commands: Any) -> None:
         help="of one worker, for all proxies together, like 2h or 90m: two workers end in about half of it",
     )
 
+
+def _add_files(commands: Any) -> None:
+    """Those that run nothing."""
     check = commands.add_parser(
         "mix check", help="what a mixture file asks of the shards of a run: epochs, limits, names"
     )
