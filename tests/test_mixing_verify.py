@@ -214,9 +214,9 @@ def test_a_trainer_that_ignores_its_seed_verifies_nothing(documents: int) -> Non
     """Five times the same run is one run, and its interval would be of no width."""
     losses = {"stack": {"t": 1.0}, "uniform": {"t": 1.1}}
     runs = trials(losses, documents=documents)
-    assert verify([runs], ("stack",), ("uniform",), [Aim("t")]).verdict == "verified"
+    assert verify([runs], ("stack",), ("uniform",), [Target("t")]).verdict == "verified"
     runs.bits["t"][:] = runs.bits["t"][:, :1]
-    found = verify([runs], ("stack",), ("uniform",), [Aim("t")])
+    found = verify([runs], ("stack",), ("uniform",), [Target("t")])
     assert (found.verdict, found.ship) == ("no_evidence", "uniform")
     assert "the same to the last digit" in found.reason
 
