@@ -61,6 +61,10 @@ def train(
 
 def _record(held: Held, bits: npt.NDArray[np.float64], shared: Mapping[str, Any]) -> Record:
     there = held.document_bytes > 0
+    if not np.isfinite(bits).all():
+        raise RunError(
+            f"proxy run {shared['run']}: its loss on target {held.name} is no number: it came apart in its last step; lower the proxy's learning_rate"
+        )
     tokens = int(held.predicted().sum())
     return Record(
         **shared,

@@ -145,3 +145,9 @@ def test_a_gpu_says_about_the_same(view: View, learnt: dict[str, dict[str, Recor
         here = learnt["even"][record.target]
         assert record.realised_tokens == here.realised_tokens
         assert record.bits_per_byte == pytest.approx(here.bits_per_byte, rel=0.05)
+
+
+def test_a_run_that_comes_apart_in_its_last_step_is_no_record_without_a_loss(view: View) -> None:
+    """One step is the last: its gradient was finite, the weights that it leaves are not."""
+    with pytest.raises(RunError, match=r"proxy run c: its loss on target \w+ is no number"):
+        train(view, replace(SHORT, budget_tokens=32, learning_rate=1e30), MOSTLY["even"], 0, "c")
