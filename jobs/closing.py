@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from corpusmill.jobs.export import COMPARISON
 from corpusmill.pipeline.engine.place import Place
 from corpusmill.pipeline.engine.silence import barren_files, nothing_kept
 
@@ -29,7 +30,7 @@ def closing_lines(run: Run) -> list[str]:
     last = {stage.own["operation"] for stage in run.state.stages[-1:]}
     mixed = "corpusmill.mixing.stage:WriteMixture" in last
     lost = nothing_kept(run.ledger(), run.out)
-    if "corpusmill.mixing.ablation_verdict:Compare" in last:
+    if COMPARISON in last:
         from corpusmill.jobs.ablate import ablation_lines, read_result
 
         lines += ["", *ablation_lines(read_result(run))]

@@ -31,6 +31,9 @@ from corpusmill.pipeline.engine.task import task_of
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.pipeline.run import Run, partition_table
 
+COMPARISON = "corpusmill.mixing.ablation_verdict:Compare"
+"""The operation that a comparison of recipes ends with."""
+
 
 @dataclass(frozen=True)
 class Export(SetOperation):
@@ -72,6 +75,10 @@ def export(out: Where, to: Where, columns: list[str], which: str, format: str, w
     run = Run(out)
     if not run.state.complete:
         raise RecipeError(f"{out} is not finished: run the same command again before exporting")
+    if run.state.stages[-1].own["operation"] == COMPARISON:
+        raise RecipeError(
+            f"{out} compares two recipes and has the text of both: run the one to be exported by itself"
+        )
     known = run.recorded(columns).of
     for part in run.partitions()[:1]:
         hashes = known([Unit(part, 0, parts=(part,))])

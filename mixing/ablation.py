@@ -14,7 +14,7 @@ The two lists of stages go on from the same documents. What the second would mea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
@@ -196,13 +196,6 @@ class Either(Chain):
 
 def _branched(kind: type[Kind], chain: Chain, **other: Any) -> Kind:
     """A chain that appends to the same stages, and what it knows apart from them is its own."""
-    known = {
-        "seed": chain.seed,
-        "stages": chain.stages,
-        "columns": dict(chain.columns),
-        "text": chain.text,
-        "ledger": chain.ledger,
-        "clusters": chain.clusters,
-        "_fallible": list(chain._fallible),
-    }
+    known = {each.name: getattr(chain, each.name) for each in fields(chain)}
+    known |= {"columns": dict(chain.columns), "_fallible": list(chain._fallible)}
     return kind(**{**known, **other})

@@ -28,8 +28,9 @@ class Page:
         return f"https://{self.kind}.example/{self.number}"
 
 
-def pages(kind: str, count: int, words: int = 120) -> list[Page]:
-    return [Page(kind, number, text("web", number + len(kind) * 10_000, words)) for number in range(count)]
+def pages(kind: str, count: int, words: int = 120, source: str = "web") -> list[Page]:
+    """Of the language of `source`."""
+    return [Page(kind, number, text(source, number + len(kind) * 10_000, words)) for number in range(count)]
 
 
 def junk(count: int) -> list[Page]:

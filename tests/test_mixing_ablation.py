@@ -221,6 +221,17 @@ def test_what_stands_is_shown_as_a_table_and_not_made_again(
     assert not [line for line in again.stderr.splitlines() if '"task_done"' in line]
 
 
+def test_what_is_compared_can_be_run_by_its_own_recipe_and_not_exported_as_one(
+    compared: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    out, found = compared
+    again = corpusmill("run", out / "recipe.yaml", "--out", out, "--workers", "2")
+    assert f"verdict: {found['verdict']}" in again.stdout
+    assert not [line for line in again.stderr.splitlines() if '"task_done"' in line]
+    refused = corpusmill("export", out, "--to", tmp_path / "text", expect=2)
+    assert "compares two recipes and has the text of both" in refused.stderr
+
+
 TARGETS = {"targets": {"x": True, "y": False}, "unigrams": {"x": 9.0, "y": 9.0}, "same": False}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from corpusmill.jobs.commands.arguments import count, need_pipeline
@@ -64,7 +65,7 @@ def _named(text: str) -> tuple[str, str]:
     name, equals, folder = text.partition("=")
     if not (equals and name and folder):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER")
-    return name, folder
+    return name, folder if "://" in folder else str(Path(folder).absolute())  # workers may stand elsewhere
 
 
 def command_ablate(options: argparse.Namespace) -> int:
