@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corpusmill.mixing.design import total_runs
+from corpusmill.mixing.grouped import parts_of
 from corpusmill.mixing.pace import Pace
 from corpusmill.mixing.proxy import SIZES, TOKENS_A_PARAMETER
 from corpusmill.mixing.search import Search, Verification
@@ -64,7 +65,8 @@ class Task:
         if not few or self.search.runs is not None:
             return total_runs(self.components, self.search.runs)
         many = len(self.components)
-        return self.baselines + 2 * many * self.search.ablation + max(many, 4)
+        parts = len(parts_of([each.name for each in self.components]))
+        return self.baselines + 2 * parts * self.search.ablation + max(many, 4)
 
     @property
     def baselines(self) -> int:

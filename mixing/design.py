@@ -22,12 +22,18 @@ import numpy as np
 from corpusmill.mixing import weights as baselines
 from corpusmill.mixing.constraints import Bounds, draw, inside, nearest, settle
 from corpusmill.mixing.fit import LEAST_MIXTURES
+from corpusmill.mixing.grouped import inside_of, parts_of, share
 from corpusmill.mixing.study import Component, Design, DesignRun, Floats, Role
 from corpusmill.pipeline.errors import RecipeError
 from corpusmill.shards.mixture import PPB
 
 PER_COMPONENT = 6  # runs: two of them left out and boosted, four for the fit
 LEAST_RUNS = 24
+
+PER_ONE_OF_MANY, LEAST_OF_MANY = 3, 120
+"""Runs where groups are left out and boosted (mixing/grouped.py): with 30 components each on its own a fit has as many beside these."""
+
+BASELINES = 5
 
 REPEATS = 3  # seeds of the prior and of the extreme anchor
 
@@ -133,8 +139,11 @@ def make_design(
 
 
 def total_runs(components: Sequence[Component], runs: int | None = None) -> int:
-    """Different mixtures of a design: those asked for, or 6 a component and 24 at least."""
-    return runs or max(PER_COMPONENT * len(components), LEAST_RUNS)
+    """Different mixtures of a design: those asked for, or 6 a component and 24 at least; 3 a component and 120 at least where groups are left out."""
+    parts, many = len(parts_of([each.name for each in components])), len(components)
+    if parts == many:
+        return runs or max(PER_COMPONENT * many, LEAST_RUNS)
+    return runs or max(PER_ONE_OF_MANY * many, LEAST_OF_MANY, BASELINES + 2 * parts + many)
 
 
 def baseline_weights(
@@ -163,16 +172,18 @@ def baseline_weights(
 
 
 def _ablate(draft: _Draft, prior: Floats) -> None:
-    for place, name in enumerate(draft.components):
-        alone = np.eye(len(prior))[place]
-        others = prior - prior[place] * alone
+    for part in parts_of(draft.components):
+        alone, whole = inside_of(prior, part), share(prior, part)
+        others = prior - whole * alone
         ways: list[tuple[Role, Floats, float]] = [("more", alone - prior, BOOST)]
         if others.sum() > 0:
             ways.insert(0, ("without", others / others.sum() - prior, 1.0))
         for role, way, far in ways:
             reach = min(far, _room(draft.bounds, prior, way))
-            if not draft.add(role, f"{role} {name}", prior + reach * way):
-                draft.notes.append(f"{role} {name} is left out: the limits, or its size, make it another run")
+            if not draft.add(role, f"{role} {part.name}", prior + reach * way):
+                draft.notes.append(
+                    f"{role} {part.name} is left out: the limits, or its size, make it another run"
+                )
 
 
 def _room(bounds: Bounds, start: Floats, way: Floats) -> float:

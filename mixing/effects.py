@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from corpusmill.mixing.grouped import parts_of, share
 from corpusmill.mixing.records import Record
 from corpusmill.mixing.study import Design
 from corpusmill.mixing.swarm import Floats, Swarm
@@ -21,7 +22,7 @@ Z = 1.959964  # of a normal distribution's middle 95 %
 
 @dataclass(frozen=True)
 class Effect:
-    """`change` of a target's loss (above 0: worse) when `component` goes from weight `before` to `after`, with a 95 % interval."""
+    """`change` of a target's loss (above 0: worse) when `component` (of many, a group of them: mixing/grouped.py) goes from weight `before` to `after`, with a 95 % interval."""
 
     component: str
     way: str  # "without" or "more"
@@ -39,12 +40,12 @@ def effects_of(design: Design, records: Sequence[Record], swarm: Swarm) -> list[
     said = {(record.run, record.target): record for record in records}
     prior = design.runs[0]
     noise = dict(zip(swarm.targets, swarm.noise.tolist(), strict=True))
+    parts = {part.name: part for part in parts_of(design.components)}
     found = []
     for run in design.runs:
         if run.role not in ("without", "more"):
             continue
         component = run.name.removeprefix(f"{run.role} ")
-        place = design.components.index(component)
         for target in swarm.targets:
             ours, theirs = said.get((run.name, target)), said.get((prior.name, target))
             if ours is None or theirs is None:
@@ -58,8 +59,8 @@ def effects_of(design: Design, records: Sequence[Record], swarm: Swarm) -> list[
                     component,
                     run.role,
                     target,
-                    prior.weights_ppb[place] / 10**9,
-                    run.weights_ppb[place] / 10**9,
+                    share(prior.weights(), parts[component]),
+                    share(run.weights(), parts[component]),
                     change,
                     change - reach if known else None,
                     change + reach if known else None,
