@@ -30,6 +30,8 @@ ELSEWHERE = {
             "search_study:Stats",
             "search_leaks:Leaks",
             "search_design:MakeDesign",
+            "search_design:SecondDesign",
+            "search_pace:Paces",
             "search_runs:Screening",
             "search_runs:Runs",
             "search_runs:TorchRuns",
