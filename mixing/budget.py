@@ -23,7 +23,7 @@ from corpusmill.mixing.study import Component, Proxy
 from corpusmill.pipeline.errors import RecipeError
 
 LEAST_TOKENS = 50_000
-"""Of a run of the smallest decoder: on fewer it knows little more than how often each token comes (docs/mixing.md)."""
+"""Of a run of the smallest decoder: on fewer it knows little more than how often each token comes (docs/mixing-method.md)."""
 
 SOME_TOKENS = 4 * LEAST_TOKENS  # below which seeds and runs are given up for tokens
 

@@ -1,6 +1,6 @@
 """Families of regressors: a loss as a function of the weights, all fitted to the same runs because none is best everywhere.
 
-On 17 domains and 13 validation sets most of them are the best somewhere (docs/mixing.md has the table). A fit took 0.003 to 0.04 CPU
+On 17 domains and 13 validation sets most of them are the best somewhere (docs/mixing-method.md has the table). A fit took 0.003 to 0.04 CPU
 seconds from 34 runs of 17 components, 0.005 to 0.34 from 512; a proxy run takes minutes to hours. So fit them all, and let held-out
 runs decide.
 

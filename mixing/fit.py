@@ -2,7 +2,7 @@
 
 Splits keep runs of one mixture together. A family that predicts held-out mixtures no better than their mean gets no share of a target's
 stack; the others share by the inverse of their squared error. Targets are put together after prediction, never before: a mean of losses
-is a harder function than each of them (docs/mixing.md).
+is a harder function than each of them (docs/mixing-method.md).
 """
 
 from __future__ import annotations

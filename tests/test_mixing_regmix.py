@@ -1,6 +1,6 @@
 """Real proxies: what is fitted to RegMix's runs of 1M parameters orders, and picks, mixtures trained at 60M as well as it did.
 
-The bounds are what benchmarks/regmix.py gave (docs/mixing.md), with room for other versions of the libraries. Losses are nats a token.
+The bounds are what benchmarks/regmix.py gave (docs/mixing-method.md), with room for other versions of the libraries. Losses are nats a token.
 """
 
 from __future__ import annotations
