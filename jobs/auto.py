@@ -67,7 +67,7 @@ def search_within(
             " add --update to choose again, or choose another --out"
         )
     if found is None or found["asked"] != asked:
-        choice = _choose(recipe, name, budget_s, smallest, run, update, say)
+        choice = _choose(recipe, name, budget_s, smallest, out, run, update, say)
         found = {"asked": asked, "chosen": _only_chosen(choice.search), "expected_s": round(choice.seconds)}
         (out / AUTO_FILE).put(canonical(found))
         say(_described(choice))
@@ -120,27 +120,31 @@ def _choose(
     name: str,
     budget_s: int,
     smallest: Proxy,
+    out: Place,
     run: Runner,
     update: bool,
     say: Callable[[str], None],
 ) -> Choice:
     """Watches the smallest proxy, then the one that would do and the next larger one, and chooses by these."""
     from corpusmill.mixing.budget import choose, enough, next_size
+    from corpusmill.mixing.pace import Pace
     from corpusmill.mixing.proxy import SIZES
 
     smallest.check(f"{name}.search")
     sizes = list(SIZES) if recipe.stages[-1].config.search.proxy.kind == "screen" else [smallest.size]
     proxies = [replace(smallest, size=size) for size in sizes]
-    watched = [replace(smallest, tokens=enough(smallest))]
+    to_watch, seconds = [replace(smallest, tokens=enough(smallest))], dict[str, Pace]()
+    watched: list[Proxy] = []
     for _ in range(2):
-        task, times = _watch(recipe, name, watched, run, update)
+        # Each is watched once: the same again would take another time, and might not find affordable what an error has just named.
+        task, times = _watch(recipe, name, to_watch, seconds, run, update or _is_paced(out))
+        watched += to_watch
         choice = choose(budget_s, task, proxies, times)
         trained = choice.search.proxy
         seen = {proxy.size for proxy in watched}
-        more = [proxy for proxy in (trained, next_size(trained)) if proxy.size not in seen]
-        if trained.kind == "command" or not more:
+        to_watch = [proxy for proxy in (trained, next_size(trained)) if proxy.size not in seen]
+        if trained.kind == "command" or not to_watch:
             break
-        watched += more
     for proxy in watched:
         say(
             f"measured: {proxy.size or 'the command'} learns {1 / times(proxy).learn_s:,.0f} tokens a second in one worker"
@@ -149,9 +153,9 @@ def _choose(
 
 
 def _watch(
-    recipe: Recipe, name: str, proxies: Sequence[Proxy], run: Runner, update: bool
+    recipe: Recipe, name: str, proxies: Sequence[Proxy], seconds: dict[str, Pace], run: Runner, update: bool
 ) -> tuple[Task, Callable[[Proxy], Pace]]:
-    """What is searched, and the times of any proxy by those that were watched."""
+    """What is searched, and the times of any proxy by those that were watched: `seconds`, by size, to which these come."""
     from corpusmill.mixing.budget import Task, by_work
     from corpusmill.mixing.pace import Pace
     from corpusmill.mixing.proxy import SIZES, work
@@ -162,10 +166,9 @@ def _watch(
     spec = replace(recipe.stages[-1], config=PacedMix(mix, tuple(proxies)))
     done = run(replace(recipe, stages=(*recipe.stages[:-1], spec)), until=f"{name}.pace", update=update)
     results = sorted(done.manifest(f"{name}.pace").results.items())
-    seconds = {
-        proxies[number].size or "": Pace(**{key: result.extra[key] for key in Pace.__annotations__})
-        for number, result in results
-    }
+    for number, result in results:
+        times = {key: result.extra[key] for key in Pace.__annotations__}
+        seconds[proxies[number].size or ""] = Pace(**times)
     study = read_stats(done, name)
     task = Task(
         mix.search,
