@@ -22,7 +22,7 @@ from corpusmill.pipeline.remote import surroundings
 
 EQUAL = tuple(
     "brotli datasketch fasttext-community justext lxml lxml_html_clean numba numpy pyarrow "
-    "pyyaml resiliparse scikit-learn scipy tokenizers trafilatura xxhash zstandard".split()
+    "pyyaml resiliparse scikit-learn scipy tld tokenizers trafilatura xxhash zstandard".split()
 )
 """Distributions that make or write the bytes of a run: all that operations name in `libraries` but torch, and what they are written with.
 
