@@ -23,8 +23,8 @@ makes it there too. `benchmarks/results.py` writes this file.
 Those of `engine` are medians of three turns on a quiet machine. The plain loop alone took 36 to 44 s in its three turns, so that a ratio says
 nothing finer than a tenth.
 
-Those of `tokenize` are one pass over 72 million characters, all engines in turns within it; two passes gave the same to a tenth (`vs_hf` aside, which is of a
-shorter part: 12 to 19).
+Those of `tokenize` are one pass over 72 million characters, all engines in turns within it, on a busy machine: the first of three, which gave 4.6 to 5.4 for
+`vs_tiktoken_cold`, 8.7 to 9.7 for `vs_tiktoken_warm` and 16 to 20 for `vs_hf` (of a shorter part).
 
 Those of `mixing` are of seeds that proposals and fits had not been improved on.
 
