@@ -91,9 +91,8 @@ class Topics:
                     f"{name}: by: host reads no text, so {self.model} has nothing to label; leave one of them out"
                 )
             chain.measure(name, LabelTopics(self.model, LabelTopics.hash_of(self.model)))
-            chain.verdict(
-                stage=name
-            )  # labels drop nothing, but a row that raised in the model must not go on
+            # Labels drop nothing, but a row that raised in the model must not go on.
+            chain.verdict(stage=name)
             return
         fit = f"{name}.fit"
         chain.set(fit, self._fit(chain.seed, name), kept=True)

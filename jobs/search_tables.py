@@ -138,7 +138,10 @@ def fit_lines(found: Found) -> list[str]:
         }
         for each in found["table"]
     ]
-    lines = list(table_lines(rows, False))
+    lines = [
+        *table_lines(rows, False),
+        "on mixtures a fit had not seen; share: of the stack; rho: rank correlation; rmse, regret, optimism: in the unit of the losses; control: rho on shuffled losses",
+    ]
     lines += [f"{family} was not fitted: {reason}" for family, reason in found["left_out"].items()]
     lines += [_noise_line(target, found) for target in found["targets"]]
     if found.get("effects"):
@@ -207,7 +210,7 @@ def proposal_lines(found: Found) -> list[str]:
             **{n: _number(e["spread"]) for n, e in zip(names, mixtures, strict=True)},
         }
     )
-    lines = list(table_lines(rows, False))
+    lines = [*table_lines(rows, False), "lower is better; ep: epochs" if epochs_of else "lower is better"]
     lines += [f"{each['name']}: {each['how']}" for each in found["candidates"]]
     free = found["unguarded"]
     wish = sorted(zip(found["components"], free["weights_ppb"], strict=True), key=lambda each: -each[1])[:3]
@@ -216,6 +219,9 @@ def proposal_lines(found: Found) -> list[str]:
         *lines,
         f"without limits and guards the fits would take {said}, {free['distance']:.2f} from the nearest run (sqrt of weights): a diagnostic, not a candidate",
     ]
+
+
+GAINS = "gain: bits per byte less than the baseline (+: better) and its 95 % interval"
 
 
 def verdict_lines(found: Found) -> list[str]:
@@ -238,7 +244,7 @@ def verdict_lines(found: Found) -> list[str]:
     evidence = found["evidence"]
     weights = ", ".join(f"{name} {_percent(ppb / PPB)}" for name, ppb in found["weights_ppb"].items())
     return [
-        *(table_lines(rows, False) if rows else ()),
+        *([*table_lines(rows, False), GAINS] if rows else ()),
         *promised,
         *judged,
         "",

@@ -171,7 +171,7 @@ def _fit_target(
     if runs.mixtures < LEAST_MIXTURES:
         raise RecipeError(
             f"target {swarm.targets[place]}: {runs.mixtures} different mixtures were measured, a fit needs {LEAST_MIXTURES}"
-            " (a design makes four a component)"
+            " (a design makes six a component, 24 at least)"
         )
     fold = split(runs.mixtures, seed)
     smallest = runs.mixtures - int(np.bincount(fold).max())

@@ -68,9 +68,9 @@ def test_verbs_print_what_their_stage_found_and_leave_the_run_as_it_is(
         "stats": ["component", "web", "holdout/books", "may not get worse", "budget:"],
         "design": ["proportional @1", "without web", "more code", "repeat"],
         "run": ["holdout/code", "bits per byte"],
-        "fit": ["quadratic", "regret", "seeds by", "95 % interval"],
-        "propose": ["stack", "expected loss", "without limits and guards"],
-        "verify": ["verdict: ", "ships: ", "the fit promised"],
+        "fit": ["quadratic", "regret", "rho: rank correlation", "seeds by", "95 % interval"],
+        "propose": ["stack", "expected loss", "ep: epochs", "without limits and guards"],
+        "verify": ["verdict: ", "ships: ", "the fit promised", "+: better"],
     }.items():
         assert main(asked(data, verb, verified)) == 0
         printed = capsys.readouterr().out
@@ -206,6 +206,13 @@ def test_a_recipe_that_is_called_like_a_verb_is_still_one_with_its_ending() -> N
     assert joined(["mix", "stats", "a.yaml"]) == ["mix stats", "a.yaml"]
     assert joined(["mix", "stats.yaml", "--out", "x"]) == ["mix", "stats.yaml", "--out", "x"]
     assert joined(["run", "stats"]) == ["run", "stats"]
+
+
+def test_a_verb_that_there_is_not_is_named_beside_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["mix", "fitt", "a.yaml", "--out", "x"])
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2 and "no verb 'fitt'" in said and "fit, propose" in said
 
 
 @pytest.mark.ray

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ def joined(arguments: Sequence[str]) -> list[str]:
     first = list(arguments[:2])
     if len(first) == 2 and first[0] == "mix" and first[1] in VERBS:
         return [" ".join(first), *arguments[2:]]
+    if first[:1] == ["mix"] and len(arguments) > 2 and not any(it.startswith("-") for it in arguments[1:3]):
+        # `mix RECIPE` takes one name: the first of two was to be a verb. Otherwise the recipe would be called unknown.
+        print(f"corpusmill mix: no verb {arguments[1]!a}; there are {', '.join(VERBS)}", file=sys.stderr)
+        raise SystemExit(2)
     return list(arguments)
 
 
@@ -162,8 +167,7 @@ def command_report(options: argparse.Namespace) -> int:
     name = searches.search_stage(recipe)
     report, places = write_report(run_with(options, recipe, aside=options.json), name)
     said = [
-        f"{each['kind']}: {' '.join(filter(None, (each['about'], each['text'])))}"
-        for each in report["warnings"]
+        ": ".join(filter(None, (each["kind"], each["about"], each["text"]))) for each in report["warnings"]
     ]
     _print(options, report, [*said, f"written: {', '.join(map(str, places))}"])
     return 0

@@ -44,9 +44,8 @@ EIGHT, HALF, LOW = np.uint64(8), np.uint64(32), np.uint64(0xFFFFFFFF)
 def lines(size_bytes: int, width: int) -> Seen:
     """Free entries of so many numbers; they begin where lines of memory do."""
     numbers = size_bytes // 8
-    made = np.empty(
-        numbers + LINE, np.uint64
-    )  # numpy asks for large pages for these, for those of `zeros` it does not
+    # numpy asks for large pages for these, for those of `zeros` it does not.
+    made = np.empty(numbers + LINE, np.uint64)
     made.fill(0)
     first = -made.ctypes.data % 64 // 8
     return made[first : first + numbers].reshape(-1, width)
@@ -55,9 +54,8 @@ def lines(size_bytes: int, width: int) -> Seen:
 @numba.njit(nogil=True, forceinline=True)
 def packed(data: Bytes, start: Any, n: Any) -> Any:
     """The `n` bytes from `start` on as a number, 0 for none, at most eight of them."""
-    half = np.uint64(
-        32 - 4 * min(max(n, 0), 8)
-    )  # of the bits that do not count: by all 64 no number can be shifted
+    # Half of the bits that do not count: by all 64 no number can be shifted.
+    half = np.uint64(32 - 4 * min(max(n, 0), 8))
     return eight(data, start) << half << half
 
 
@@ -104,10 +102,8 @@ def recall(seen: Seen, more: Seen, line: Any, word: Any, n: Any, out: Any, at: A
         if holds(seen, s, word, n):
             about = seen[s, ABOUT]
             out[at] = about >> HALF
-            out[at + 1], out[at + 2] = (
-                seen[s, REST] & LOW,
-                seen[s, REST] >> HALF,
-            )  # whether it has them or not
+            pair = seen[s, REST]
+            out[at + 1], out[at + 2] = pair & LOW, pair >> HALF  # whether it has them or not
             count = np.int64(about >> EIGHT & np.uint64(0xFF))
             row = np.int64(line >> np.uint64(40)) & (len(more) - 1)
             if count > IDS and more[row, 0] != s + np.uint64(1):
