@@ -86,7 +86,10 @@ def train(folder: Path) -> subprocess.Popen[bytes]:
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     path = folder / "run" / "log.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if not path.exists():
+        return []
+    whole = path.read_text().rpartition("\n")[0]  # the last line may be on its way
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def main(folder: Path) -> int:

@@ -249,6 +249,9 @@ class Log:
         self.rank, self.ranks = rank, ranks
         self.path = folder / "log.jsonl"
         self.rows = folder / f"samples-{rank}-of-{ranks}.jsonl" if with_samples else None
+        for path in (self.path if rank == 0 else None, self.rows):
+            if path is not None and path.exists():
+                os.truncate(path, path.read_bytes().rfind(b"\n") + 1)  # a kill may have cut its last line
 
     def line(self, value: dict[str, Any]) -> None:
         if self.rank == 0:
@@ -261,7 +264,7 @@ class Log:
 
 
 def append(path: Path, value: dict[str, Any]) -> None:
-    """One write a line, so that a kill leaves whole lines."""
+    """One write a line: whoever reads it meanwhile, or after a kill, finds whole lines and at most the beginning of one behind them."""
     with path.open("ab", buffering=0) as file:
         file.write((json.dumps(value) + "\n").encode())
 

@@ -201,6 +201,17 @@ def test_a_run_without_a_spike_quarantines_nothing(shards: Path, tmp_path: Path)
     assert not (shards / "quarantine.json").exists()
 
 
+def test_a_log_whose_last_line_was_cut_by_a_kill_goes_on_in_whole_lines(shards: Path, tmp_path: Path) -> None:
+    train(shards, tmp_path, 1, "--steps", "8", "--save-every", "4", "--log-samples")
+    logs = [tmp_path / "log.jsonl", tmp_path / "samples-0-of-1.jsonl"]
+    for log in logs:
+        os.truncate(log, log.stat().st_size - 5)
+    train(shards, tmp_path, 1, "--steps", "12", "--save-every", "4", "--log-samples")
+    for log in logs:
+        steps = [json.loads(line).get("step") for line in log.read_text().splitlines()]
+        assert steps[-1] == max(step for step in steps if step is not None)
+
+
 @pytest.mark.slow
 def test_two_by_two_processes_get_their_batches_and_tensor_parallel_peers_the_same(
     shards: Path, tmp_path: Path

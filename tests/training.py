@@ -141,7 +141,9 @@ def killed_at(step: int, data: Path, to: Path, ranks: int = 1, *options: str) ->
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+    """Of a log that may just be written to: the beginning of a line at its end is left out."""
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def steps(to: Path) -> dict[int, dict[str, Any]]:
